@@ -1,0 +1,104 @@
+"""Masks: which query may attend to which key.
+
+One convention holds in the whole course: a mask is boolean and **True means "may attend"**, as in
+``F.scaled_dot_product_attention``. (``nn.MultiheadAttention`` uses the opposite.) A mask broadcasts to
+``(..., queries, keys)``, so two masks are joined with ``&``.
+"""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*batch 1 keys"]:
+    """Let every query attend to the real tokens of its sequence and never to the padding after them.
+
+    Args:
+        lengths: number of real tokens of each sequence, from 0 to ``keys``.
+        keys: length of the padded key axis, in tokens.
+
+    Returns:
+        True where the key is a real token. The axis of size 1 stands for the queries; for scores with a
+        head axis, ``(batch, heads, queries, keys)``, add one more: ``padding_mask(...).unsqueeze(-3)``.
+
+    Raises:
+        ValueError: if a length is negative or larger than ``keys``.
+
+    Source: Vaswani et al. (2017), section 3.2.3, for masking before the softmax. Chapter: ``qkv``.
+    """
+    if lengths.numel() and not 0 <= int(lengths.min()) <= int(lengths.max()) <= keys:
+        raise ValueError(
+            f"lengths must lie between 0 and keys = {keys}, "
+            f"but range from {int(lengths.min())} to {int(lengths.max())}"
+        )
+    return (torch.arange(keys, device=lengths.device) < lengths.unsqueeze(-1)).unsqueeze(-2)
+
+
+def causal_mask(
+    queries: int, keys: int | None = None, *, past: int = 0, device: torch.device | str | None = None
+) -> Bool[Tensor, "queries keys"]:
+    """Let the query at position i attend to the keys at positions up to and including i.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``past + queries`` if left out.
+        past: number of keys that lie before the first query, in tokens. It is 0 in training; in generation with
+            a cache it is the number of tokens already read.
+        device: where the mask is made.
+
+    Returns:
+        True where ``key position <= past + query position``.
+
+    Raises:
+        ValueError: if a size is negative.
+
+    Source: Vaswani et al. (2017), section 3.2.3. Chapter: ``qkv``.
+    """
+    key, query = _positions(queries, keys, past, device)
+    return key <= query
+
+
+def window_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    radius: int,
+    past: int = 0,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Let a query attend to the keys at most ``radius`` positions away, on both sides.
+
+    A query sees at most ``2 * radius + 1`` keys. Joined with a causal mask, it sees at most ``radius + 1``:
+    itself and ``radius`` keys before it.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``past + queries`` if left out.
+        radius: largest distance between a query and its keys, in tokens, at least 0.
+        past: number of keys that lie before the first query, in tokens.
+        device: where the mask is made.
+
+    Returns:
+        True where ``|key position - (past + query position)| <= radius``.
+
+    Raises:
+        ValueError: if a size or the radius is negative.
+
+    Source: Vaswani et al. (2017), section 4, "restricted" self-attention. Chapters: ``qkv``, ``restricted``.
+    """
+    if radius < 0:
+        raise ValueError(f"radius must be at least 0, but is {radius}")
+    key, query = _positions(queries, keys, past, device)
+    return (key - query).abs() <= radius
+
+
+def _positions(
+    queries: int, keys: int | None, past: int, device: torch.device | str | None
+) -> tuple[Int[Tensor, "1 keys"], Int[Tensor, "queries 1"]]:
+    """Give the positions of the keys (a row) and of the queries (a column)."""
+    keys = past + queries if keys is None else keys
+    if min(queries, keys, past) < 0:
+        raise ValueError(
+            f"queries, keys and past must be at least 0, but are {queries}, {keys} and {past}"
+        )
+    return torch.arange(keys, device=device)[None, :], past + torch.arange(queries, device=device)[:, None]

@@ -1,0 +1,418 @@
+"""Query, key, value in three stages: scores, weights, context.
+
+Axes, in this order: any number of batch axes, then ``queries`` or ``keys``, then the width ``d_...``. Batch
+axes broadcast. Device and dtype follow the inputs.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+# --- Stage 1: how well does a key fit a query? One score for each pair. ---
+
+
+def dot_scores(
+    query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by the dot product of query and key.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+
+    Returns:
+        Scores, without unit, of any size.
+
+    Raises:
+        ValueError: if queries and keys differ in width.
+
+    Source: Luong et al. (2015), equation 8, "dot". Chapter: ``qkv``, stage 1.
+    """
+    _check_same_width(query, key)
+    return query @ key.mT
+
+
+def scaled_dot_scores(
+    query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by the dot product divided by the square root of the width ``d_key``.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+
+    Returns:
+        Scores, without unit. Their variance is 1 if the entries of query and key are independent, with mean 0
+        and variance 1.
+
+    Raises:
+        ValueError: if queries and keys differ in width, or have width 0.
+
+    Source: Vaswani et al. (2017), section 3.2.1. Chapter: ``qkv``, stage 1.
+    """
+    if query.shape[-1] == 0:
+        raise ValueError("query and key need a width d_key of at least 1, but it is 0")
+    # Scaling the query and not the scores is the same, cheaper, and overflows later in half precision.
+    return dot_scores(query / query.shape[-1] ** 0.5, key)
+
+
+def general_scores(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    weight: Float[Tensor, "d_query d_key"],
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by a bilinear form: ``query · weight · key``.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by; its width may differ from the queries'.
+        weight: the learned matrix between the two widths.
+
+    Returns:
+        Scores, without unit, of any size.
+
+    Raises:
+        ValueError: if the width of ``query @ weight`` is not that of the keys.
+
+    Source: Luong et al. (2015), equation 8, "general". Chapter: ``qkv``, other scores.
+    """
+    return dot_scores(query @ weight, key)
+
+
+def additive_scores(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    query_weight: Float[Tensor, "hidden d_query"],
+    key_weight: Float[Tensor, "hidden d_key"],
+    vector: Float[Tensor, " hidden"],
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by a small network: ``vector · tanh(query_weight · query + key_weight · key)``.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by.
+        query_weight: projects a query into the hidden layer.
+        key_weight: projects a key into the hidden layer.
+        vector: reads one score off the hidden layer.
+
+    Returns:
+        Scores, without unit, at most ``vector.abs().sum()`` in absolute value.
+
+    Source: Bahdanau et al. (2015), appendix A.1.2. Chapter: ``qkv``, other scores.
+    """
+    hidden = (query @ query_weight.mT).unsqueeze(-2) + (key @ key_weight.mT).unsqueeze(-3)
+    return torch.tanh(hidden) @ vector
+
+
+def concat_scores(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    weight: Float[Tensor, "hidden d_both"],
+    vector: Float[Tensor, " hidden"],
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by ``vector · tanh(weight · [query; key])``, with query and key joined to one vector.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by.
+        weight: projects the joined vector, of width ``d_query + d_key``, into the hidden layer.
+        vector: reads one score off the hidden layer.
+
+    Returns:
+        Scores, without unit, at most ``vector.abs().sum()`` in absolute value.
+
+    Source: Luong et al. (2015), equation 8, "concat". Chapter: ``qkv``, other scores.
+    """
+    pairs = torch.broadcast_shapes(query.unsqueeze(-2).shape[:-1], key.unsqueeze(-3).shape[:-1])
+    both = torch.cat(
+        [
+            query.unsqueeze(-2).expand(*pairs, query.shape[-1]),
+            key.unsqueeze(-3).expand(*pairs, key.shape[-1]),
+        ],
+        dim=-1,
+    )
+    return torch.tanh(both @ weight.mT) @ vector
+
+
+def cosine_scores(
+    query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
+) -> Float[Tensor, "*batch queries keys"]:
+    """Score each pair by the cosine of the angle between query and key.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+
+    Returns:
+        Scores from -1 to 1; 0 where the query or the key is the zero vector.
+
+    Raises:
+        ValueError: if queries and keys differ in width.
+
+    Source: Graves et al. (2014), equation 6. Chapter: ``qkv``, other scores.
+    """
+    return dot_scores(_unit(query), _unit(key))
+
+
+# --- Stage 2: from scores to weights. Each takes (scores, mask). ---
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*batch queries keys"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    temperature: float = 1.0,
+) -> Float[Tensor, "*batch queries keys"]:
+    """Turn the scores of each query into a distribution over the keys that it may attend to.
+
+    Args:
+        scores: one score for each query and key.
+        mask: True where the query may attend to the key; broadcasts to ``scores``.
+        temperature: the scores are divided by it, above 0. Near 0 the largest score takes everything; large
+            temperatures give equal weights.
+
+    Returns:
+        Weights from 0 to 1. The keys of a query sum to 1, or are all 0 if it may attend to no key.
+
+    Raises:
+        ValueError: if the mask is not boolean or does not broadcast to ``scores``, or if the temperature is
+            not above 0.
+
+    Source: Vaswani et al. (2017), equation 1 and section 3.2.3. Chapter: ``qkv``, stage 2.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, but is {temperature}")
+    if temperature != 1.0:
+        scores = scores / temperature
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    _check_mask(mask, scores)
+    # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So its mask is lifted for the
+    # softmax, and its weights are set to 0 after it.
+    empty = ~mask.any(dim=-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(~(mask | empty), float("-inf")), dim=-1)
+    return weights.masked_fill(empty, 0.0)
+
+
+def masked_sigmoid(
+    scores: Float[Tensor, "*batch queries keys"], mask: Bool[Tensor, "..."] | None = None
+) -> Float[Tensor, "*batch queries keys"]:
+    """Turn each score into a weight of its own by the logistic function: keys do not compete.
+
+    Args:
+        scores: one score for each query and key.
+        mask: True where the query may attend to the key; broadcasts to ``scores``.
+
+    Returns:
+        Weights from 0 to 1, and 0 where the mask is False. The keys of a query need not sum to 1.
+
+    Raises:
+        ValueError: if the mask is not boolean or does not broadcast to ``scores``.
+
+    Source: Ramapuram et al. (2024), arXiv:2409.04431, section 2, here without their bias. Chapter: ``qkv``,
+    other weights.
+    """
+    return unnormalised(torch.sigmoid(scores), mask)
+
+
+def unnormalised(
+    scores: Float[Tensor, "*batch queries keys"], mask: Bool[Tensor, "..."] | None = None
+) -> Float[Tensor, "*batch queries keys"]:
+    """Use the scores themselves as weights, which makes attention a product of three matrices.
+
+    Args:
+        scores: one score for each query and key.
+        mask: True where the query may attend to the key; broadcasts to ``scores``.
+
+    Returns:
+        The scores, and 0 where the mask is False. Weights may be negative and need not sum to 1.
+
+    Raises:
+        ValueError: if the mask is not boolean or does not broadcast to ``scores``.
+
+    Source: the notes' remark that weights need not be normalised (claim S21). Chapter: ``qkv``, other weights.
+    """
+    if mask is None:
+        return scores
+    _check_mask(mask, scores)
+    return scores.masked_fill(~mask, 0.0)
+
+
+# --- Stage 3, and all three together. ---
+
+
+def weighted_sum(
+    weights: Float[Tensor, "*#batch queries keys"], value: Float[Tensor, "*#batch keys d_value"]
+) -> Float[Tensor, "*batch queries d_value"]:
+    """Average the values of all keys, each with the weight that the query gives it.
+
+    Args:
+        weights: one weight for each query and key.
+        value: what each key has to say.
+
+    Returns:
+        The context of each query, as wide as a value.
+
+    Raises:
+        ValueError: if weights and values differ in the number of keys.
+
+    Source: Vaswani et al. (2017), equation 1. Chapter: ``qkv``, stage 3.
+    """
+    if weights.shape[-1] != value.shape[-2]:
+        raise ValueError(
+            f"weights and value need the same number of keys, but have {weights.shape[-1]} and {value.shape[-2]}"
+        )
+    return weights @ value
+
+
+def attend(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    score: Callable[[Tensor, Tensor], Tensor] = scaled_dot_scores,
+    normalise: Callable[[Tensor, Tensor | None], Tensor] = masked_softmax,
+) -> tuple[Float[Tensor, "*batch queries d_value"], Float[Tensor, "*batch queries keys"]]:
+    """Attend: score each key, turn scores into weights, and average the values with these weights.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by.
+        value: what each position has to say.
+        mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``.
+        score: stage 1, ``(query, key) -> scores``.
+        normalise: stage 2, ``(scores, mask) -> weights``.
+
+    Returns:
+        ``(context, weights)``: the weighted average of the values, and the weights that made it.
+
+    Raises:
+        ValueError: if shapes do not fit together or the mask is not boolean.
+
+    Source: Vaswani et al. (2017), equation 1. Chapter: ``qkv``.
+    """
+    scores = score(query, key)
+    weights = normalise(scores, mask)
+    return weighted_sum(weights, value), weights
+
+
+def elu_features(inputs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Map each number to a positive one, ``elu(x) + 1``: the feature map of linear attention.
+
+    Source: Katharopoulos et al. (2020), equation 7. Chapter: ``qkv``, without the softmax.
+    """
+    return F.elu(inputs) + 1
+
+
+def linear_attention(
+    query: Float[Tensor, "*#batch queries d_key"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    mask: Bool[Tensor, "*#batch 1 keys"] | None = None,
+    *,
+    feature_map: Callable[[Tensor], Tensor] = elu_features,
+) -> Float[Tensor, "*batch queries d_value"]:
+    """Attend with the dot product of positive features as weights, at a cost linear in queries plus keys.
+
+    The product is associative, so keys and values are summed up once, ``features(key)ᵀ · value``, and each
+    query reads that sum. The weights are never computed, so this function returns the context alone.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        mask: True where the key may be attended to, by all queries alike: one row, as ``padding_mask`` gives.
+        feature_map: gives the features; they must be positive for the weights to be an average.
+
+    Returns:
+        The context of each query; 0 where no key may be attended to.
+
+    Raises:
+        ValueError: if shapes do not fit together, or if the mask differs between queries.
+
+    Source: Katharopoulos et al. (2020), equations 4 to 6. Chapter: ``qkv``, without the softmax.
+    """
+    _check_same_width(query, key)
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(
+            f"key and value need the same number of keys, but have {key.shape[-2]} and {value.shape[-2]}"
+        )
+    query, key = feature_map(query), feature_map(key)
+    if mask is not None:
+        if mask.shape[-2] != 1:
+            raise ValueError(
+                "linear attention takes a mask with one row for all queries, (..., 1, keys), "
+                f"but its shape is {tuple(mask.shape)}"
+            )
+        _check_mask(mask, key.mT)
+        key = key.masked_fill(~mask.mT, 0.0)
+    total = query @ key.sum(dim=-2).unsqueeze(-1)
+    # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0 and its gradient finite.
+    return query @ (key.mT @ value) / total.masked_fill(total == 0, 1.0)
+
+
+# --- How sharp are the weights? ---
+
+
+def entropy(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch"]:
+    """Measure how widely each query spreads its weights.
+
+    Args:
+        weights: distributions over the keys; each row sums to 1 or is all 0.
+
+    Returns:
+        Entropy in nats: 0 if one key has all the weight, ``log(keys)`` if all have the same.
+
+    Source: Shannon (1948), section 6. Chapter: ``qkv``, why divide.
+    """
+    return torch.special.entr(weights).sum(dim=-1)
+
+
+def softmax_jacobian(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys keys"]:
+    """Give the derivatives of softmax at its own output: entry (i, j) is ∂weight_i / ∂score_j.
+
+    Args:
+        weights: softmax outputs; each row sums to 1.
+
+    Returns:
+        ``diag(weights) - weights weightsᵀ``. It vanishes where one key has all the weight, so that no gradient
+        passes.
+
+    Source: the derivative of softmax, derived in chapter ``qkv``, why divide.
+    """
+    return torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Scale vectors to length 1; zero vectors stay zero, with a finite gradient."""
+    length = vectors.norm(dim=-1, keepdim=True)
+    return vectors / length.masked_fill(length == 0, 1.0)
+
+
+def _check_same_width(query: Tensor, key: Tensor) -> None:
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query and key need the same width, but have {query.shape[-1]} and {key.shape[-1]}"
+        )
+
+
+def _check_mask(mask: Tensor, scores: Tensor) -> None:
+    if mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask must be boolean, with True where a query may attend, but its dtype is {mask.dtype}"
+        )
+    try:
+        fits = torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"mask must broadcast to the scores' shape {tuple(scores.shape)}, but has shape {tuple(mask.shape)}"
+        )
