@@ -1,0 +1,443 @@
+"""Checks of the set `qkv`: the three stages of attention, all three together, and linear attention."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attncourse.checks.judge import BATCH, Case, Task, judge, sizes
+
+INFINITY = float("inf")
+
+
+def check_scaled_dot_scores(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    """Check stage 1, ``(query, key) -> scores``.
+
+    Args:
+        fn: the function to judge.
+        seed: chooses sizes and values of the inputs.
+        dtype: of the inputs.
+
+    Raises:
+        CheckFailed: if the function is wrong; the text says where and, for a known mistake, why.
+    """
+    judge(SCALED_DOT_SCORES, fn, seed=seed, dtype=dtype)
+
+
+def check_masked_softmax(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    """Check stage 2, ``(scores, mask=None) -> weights``. Otherwise as the first check."""
+    judge(MASKED_SOFTMAX, fn, seed=seed, dtype=dtype)
+
+
+def check_weighted_sum(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    """Check stage 3, ``(weights, value) -> context``. Otherwise as the first check."""
+    judge(WEIGHTED_SUM, fn, seed=seed, dtype=dtype)
+
+
+def check_attend(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    """Check all stages, ``(query, key, value, mask=None) -> (context, weights)``; else as the first check."""
+    judge(ATTEND, fn, seed=seed, dtype=dtype)
+
+
+def check_linear_attention(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+    """Check ``(query, key, value) -> context``. Otherwise as the first check."""
+    judge(LINEAR_ATTENTION, fn, seed=seed, dtype=dtype)
+
+
+# --- The right answers: one number after the other. ---
+
+
+def _each(oracle: Callable) -> Callable:
+    """Let an oracle for matrices without batch axes serve inputs that have one."""
+
+    def over_batch(*inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        if inputs[0].ndim == 2:
+            return oracle(*inputs)
+        parts = [
+            over_batch(*(x[i] if x.ndim == inputs[0].ndim else x for x in inputs))
+            for i in range(len(inputs[0]))
+        ]
+        if isinstance(parts[0], tuple):
+            return tuple(torch.stack(part) for part in zip(*parts, strict=True))
+        return torch.stack(parts)
+
+    return over_batch
+
+
+@_each
+def _oracle_scores(query: Tensor, key: Tensor) -> Tensor:
+    rows = [[(q * k).sum() / math.sqrt(len(q)) for k in key] for q in query]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@_each
+def _oracle_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    rows = []
+    for i, row in enumerate(scores):
+        allowed = [j for j in range(len(row)) if mask is None or mask[i, j]]
+        top = max((row[j].item() for j in allowed), default=0.0)
+        total = sum(torch.exp(row[j] - top) for j in allowed)
+        rows.append(
+            [torch.exp(row[j] - top) / total if j in allowed else 0 * row[j] for j in range(len(row))]
+        )
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@_each
+def _oracle_sum(weights: Tensor, value: Tensor) -> Tensor:
+    return torch.stack([sum(w * v for w, v in zip(row, value, strict=True)) for row in weights])
+
+
+def _oracle_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple:
+    scores = _oracle_scores(query, key)
+    weights = _oracle_softmax(scores, mask) if mask is not None else _oracle_softmax(scores)
+    return _oracle_sum(weights, value), weights
+
+
+@_each
+def _oracle_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def feature(x: Tensor) -> Tensor:
+        return torch.where(x > 0, x + 1, torch.exp(x))  # elu(x) + 1, written out
+
+    rows = []
+    for q in query:
+        weights = [(feature(q) * feature(k)).sum() for k in key]
+        rows.append(sum(w * v for w, v in zip(weights, value, strict=True)) / sum(weights))
+    return torch.stack(rows)
+
+
+# --- The cases. All axes have different sizes; values are random and keep the softmax away from 0 and 1. ---
+
+
+def _normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def _mask(generator: torch.Generator, queries: int, keys: int) -> Tensor:
+    """Make a random mask in which every query may attend to some keys, and to some not."""
+    rank = torch.rand(queries, keys, generator=generator).argsort(dim=-1)
+    return rank < 1 + torch.arange(queries).unsqueeze(-1) % (keys - 1)
+
+
+def _score_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys, width = sizes(generator, 3)
+
+    def case(stage: str, queries: int, keys: int, *batch: int, **options: bool) -> Case:
+        query, key = (_normal(generator, dtype, *batch, n, width) for n in (queries, keys))
+        return Case(stage, {"query": query, "key": key}, **options)
+
+    yield case("shape", queries, keys, shape_only=True)
+    yield case("one query, one key", 1, 1)
+    yield case("one query", 1, keys)
+    yield case("everything", queries, keys)
+    yield case("batch axes", queries, keys, *BATCH)
+    yield case("gradient", queries, keys, gradient=True)
+
+
+def _softmax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys = sizes(generator, 2)
+
+    def scores(queries: int = queries, *batch: int, dtype: torch.dtype = dtype, scale: float = 1.0) -> dict:
+        return {"scores": scale * _normal(generator, dtype, *batch, queries, keys)}
+
+    masked = {"mask": _mask(generator, queries, keys)}
+    empty = {"mask": masked["mask"].clone()}
+    empty["mask"][queries // 2] = False
+    yield Case("shape", scores(), shape_only=True)
+    yield Case("one query", scores(1))
+    yield Case("many queries", scores())
+    yield Case("mask", scores() | masked)
+    yield Case("query without keys", scores() | empty)
+    yield Case("batch axes", scores(queries, *BATCH) | empty)
+    yield Case("gradient", scores() | empty, gradient=True)
+    yield Case("large scores", scores(scale=1000.0, dtype=torch.float32))
+    yield Case("half precision", scores(dtype=torch.float16) | empty)
+
+
+def _sum_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys, width = sizes(generator, 3)
+
+    def case(stage: str, queries: int, keys: int, *batch: int, raw: bool = False, **options: bool) -> Case:
+        weights = _normal(generator, torch.float64, *batch, queries, keys)
+        weights = (weights if raw else weights.softmax(-1)).to(dtype)
+        return Case(
+            stage, {"weights": weights, "value": _normal(generator, dtype, *batch, keys, width)}, **options
+        )
+
+    yield case("shape", queries, keys, shape_only=True)
+    yield case("one query, one key", 1, 1)
+    yield case("one query", 1, keys)
+    yield case("everything", queries, keys)
+    yield case("weights of any sum", queries, keys, raw=True)
+    yield case("batch axes", queries, keys, *BATCH)
+    yield case("gradient", queries, keys, gradient=True)
+
+
+def _attend_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys, width, value_width = sizes(generator, 4)
+
+    def inputs(queries: int = queries, keys: int = keys, *batch: int, dtype: torch.dtype = dtype) -> dict:
+        shapes = {"query": (queries, width), "key": (keys, width), "value": (keys, value_width)}
+        return {name: _normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
+
+    masked = {"mask": _mask(generator, queries, keys)}
+    empty = {"mask": masked["mask"].clone()}
+    empty["mask"][queries // 2] = False
+    yield Case("shape", inputs(), shape_only=True)
+    yield Case("one query, one key", inputs(1, 1))
+    yield Case("one query", inputs(1))
+    yield Case("many queries", inputs())
+    yield Case("mask", inputs() | masked)
+    yield Case("query without keys", inputs() | empty)
+    yield Case("batch axes", inputs(queries, keys, *BATCH) | empty)
+    yield Case("gradient", inputs() | empty, gradient=True)
+    yield Case("half precision", inputs(dtype=torch.float16) | empty)
+
+
+def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys, width, value_width = sizes(generator, 4)
+
+    def inputs(queries: int = queries, keys: int = keys, *batch: int) -> dict[str, Tensor]:
+        shapes = {"query": (queries, width), "key": (keys, width), "value": (keys, value_width)}
+        return {name: _normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
+
+    yield Case("shape", inputs(), shape_only=True)
+    yield Case("one query, one key", inputs(1, 1))
+    yield Case("one query", inputs(1))
+    yield Case("everything", inputs())
+    yield Case("batch axes", inputs(queries, keys, *BATCH))
+    yield Case("gradient", inputs(), gradient=True)
+    # With so many tokens of so small a width, queries × keys is far above anything that the task needs.
+    many = 500
+    shapes = {"query": (many, 2), "key": (many + 1, 2), "value": (many + 1, 3)}
+    tokens = {name: _normal(generator, dtype, *shape) for name, shape in shapes.items()}
+    yield Case("cost", tokens, budget=many * many // 2)
+
+
+# --- The known wrong versions, each named in the catalogue. ---
+
+
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores if mask is None else scores.masked_fill(~mask, -INFINITY)
+
+
+def _softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Do the right thing, as a piece of versions that are wrong elsewhere."""
+    if mask is None:
+        return scores.softmax(-1)
+    empty = ~mask.any(-1, keepdim=True)
+    return _masked(scores, mask | empty).softmax(-1) * ~empty
+
+
+def _softmax_after(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    return scores.softmax(-1) if mask is None else scores.softmax(-1) * mask
+
+
+def _softmax_additive(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    bias = torch.zeros(()) if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -INFINITY)
+    return (scores + bias.to(scores.dtype)).softmax(-1).nan_to_num(0.0)
+
+
+def _softmax_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    powers = scores.exp() if mask is None else scores.exp() * mask
+    total = powers.sum(-1, keepdim=True)
+    return powers / total.masked_fill(total == 0, 1.0)
+
+
+def _softmax_low(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    low = torch.finfo(scores.dtype).min
+    return (scores if mask is None else scores.masked_fill(~mask, low)).softmax(-1)
+
+
+def _softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -1e9).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+def _softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    return _softmax(scores if mask is None else scores.masked_fill_(~mask, -INFINITY), mask)
+
+
+WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
+    ("softmax-over-queries", lambda scores, mask=None: _masked(scores, mask).softmax(-2)),
+    ("mask-ignored", lambda scores, mask=None: scores.softmax(-1)),
+    ("mask-inverted", lambda scores, mask=None: _softmax(scores, None if mask is None else ~mask)),
+    ("mask-after-softmax", lambda scores, mask=None: scores.softmax(-1) * (1 if mask is None else mask)),
+    ("mask-as-zero-score", lambda scores, mask=None: (scores * (1 if mask is None else mask)).softmax(-1)),
+    ("empty-row-nan", lambda scores, mask=None: _masked(scores, mask).softmax(-1)),
+    ("empty-row-uniform", _softmax_low),
+    ("empty-row-nan-gradient", _softmax_additive),
+    ("half-overflow", _softmax_billion),
+    ("exp-overflow", _softmax_exp),
+)
+
+
+def _dot(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.mT
+
+
+def _scaled(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.mT / query.shape[-1] ** 0.5
+
+
+def _scores_in_place(query: Tensor, key: Tensor) -> Tensor:
+    query /= query.shape[-1] ** 0.5
+    return query @ key.mT
+
+
+WRONG_SCORES: tuple[tuple[str, Callable], ...] = (
+    ("no-scale", _dot),
+    ("scale-by-d", lambda query, key: _dot(query, key) / query.shape[-1]),
+    ("scale-multiplied", lambda query, key: _dot(query, key) * query.shape[-1] ** 0.5),
+    ("scale-by-length", lambda query, key: _dot(query, key) / key.shape[-2] ** 0.5),
+    ("cosine", lambda query, key: _dot(F.normalize(query, dim=-1), F.normalize(key, dim=-1))),
+)
+
+
+def _attention(score: Callable = _scaled, normalise: Callable = _softmax) -> Callable:
+    """Build attention from two stages, one of which is wrong."""
+
+    def attend(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        weights = normalise(score(query, key), mask)
+        return weights @ value, weights
+
+    return attend
+
+
+def _attend_scaled_by_value(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple:
+    weights = _softmax(_dot(query, key) / value.shape[-1] ** 0.5, mask)
+    return weights @ value, weights
+
+
+def _attend_returning_scores(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple:
+    scores = _scaled(query, key)
+    return _softmax(scores, mask) @ value, scores
+
+
+def _attend_returning_masked_scores(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple:
+    scores = _masked(_scaled(query, key), mask)
+    return _softmax(scores, mask) @ value, scores
+
+
+def _linear(on_query: Callable, on_key: Callable, divide: str = "weights") -> Callable:
+    """Build linear attention from two feature maps and a divisor, one of which is wrong."""
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query, key = on_query(query), on_key(key)
+        context = query @ (key.mT @ value)
+        total = (query @ key.sum(-2).unsqueeze(-1)) if divide == "weights" else key.shape[-2]
+        return context if divide == "nothing" else context / total
+
+    return attend
+
+
+def _features(x: Tensor) -> Tensor:
+    return F.elu(x) + 1
+
+
+def _linear_quadratic(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    weights = _dot(_features(query), _features(key))
+    return weights / weights.sum(-1, keepdim=True) @ value
+
+
+# --- The tasks. ---
+
+FUSED_ATTENTION = frozenset(
+    {
+        "scaled_dot_product_attention",
+        "_scaled_dot_product_attention_math",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "multi_head_attention_forward",
+        "_native_multi_head_attention",
+    }
+)
+
+SCALED_DOT_SCORES = Task(
+    name="scaled_dot_scores",
+    outputs={"scores": ("query", "key")},
+    oracle=_oracle_scores,
+    cases=_score_cases,
+    wrong=(
+        *WRONG_SCORES,
+        ("transposed", lambda query, key: _scaled(key, query)),
+        ("weights-for-scores", lambda query, key: _scaled(query, key).softmax(-1)),
+        ("changes-inputs", _scores_in_place),
+    ),
+)
+
+MASKED_SOFTMAX = Task(
+    name="masked_softmax",
+    outputs={"weights": ("query", "key")},
+    oracle=_oracle_softmax,
+    cases=_softmax_cases,
+    wrong=(
+        *WRONG_WEIGHTS,
+        (
+            "softmax-over-all",
+            lambda scores, mask=None: _masked(scores, mask).flatten(-2).softmax(-1).view_as(scores),
+        ),
+        ("changes-inputs", _softmax_in_place),
+    ),
+    shortcuts=FUSED_ATTENTION,
+)
+
+WEIGHTED_SUM = Task(
+    name="weighted_sum",
+    outputs={"context": ("query", "feature")},
+    oracle=_oracle_sum,
+    cases=_sum_cases,
+    wrong=(
+        ("plain-mean", lambda weights, value: (torch.ones_like(weights) / weights.shape[-1]) @ value),
+        (
+            "hard-choice",
+            lambda weights, value: F.one_hot(weights.argmax(-1), weights.shape[-1]).to(value.dtype) @ value,
+        ),
+        ("divided-by-keys", lambda weights, value: weights @ value / value.shape[-2]),
+        ("renormalised", lambda weights, value: weights / weights.sum(-1, keepdim=True) @ value),
+        ("weights-for-scores", lambda weights, value: weights.softmax(-1) @ value),
+        ("transposed", lambda weights, value: (weights @ value).mT),
+    ),
+    shortcuts=FUSED_ATTENTION,
+)
+
+ATTEND = Task(
+    name="attend",
+    outputs={"context": ("query", "feature"), "weights": ("query", "key")},
+    oracle=_oracle_attend,
+    cases=_attend_cases,
+    wrong=(
+        *((name, _attention(score=wrong)) for name, wrong in WRONG_SCORES),
+        *((name, _attention(normalise=wrong)) for name, wrong in WRONG_WEIGHTS if name != "exp-overflow"),
+        ("scale-by-value-width", _attend_scaled_by_value),
+        ("weights-ignore-keys", _attention(score=lambda query, key: 0 * _dot(query, key))),
+        ("returns-scores", _attend_returning_scores),
+        ("returns-swapped", lambda *inputs: _attention()(*inputs)[::-1]),
+    ),
+    shortcuts=FUSED_ATTENTION,
+)
+
+LINEAR_ATTENTION = Task(
+    name="linear_attention",
+    outputs={"context": ("query", "feature")},
+    oracle=_oracle_linear,
+    cases=_linear_cases,
+    wrong=(
+        ("no-normaliser", _linear(_features, _features, divide="nothing")),
+        ("normalised-by-count", _linear(_features, _features, divide="count")),
+        ("quadratic", _linear_quadratic),
+        ("no-feature-map", _linear(lambda x: x, lambda x: x)),
+        ("feature-map-once", _linear(_features, lambda x: x)),
+        ("feature-map-once", _linear(lambda x: x, _features)),
+        ("elu-without-one", _linear(F.elu, F.elu)),
+        ("relu-features", _linear(F.relu, F.relu)),
+        ("softmax-attention", lambda query, key, value: _attention()(query, key, value)[0]),
+    ),
+    shortcuts=FUSED_ATTENTION,
+)
