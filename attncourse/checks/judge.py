@@ -67,6 +67,7 @@ class Outcome:
     """All that can be seen of one call."""
 
     values: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
     problem: str | None = None  # the call failed, or returned something that is no answer
     where: str = ""  # the line on which it failed
     changed: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class Outcome:
     printed: str = ""
 
 
-def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype) -> None:
+def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_shortcuts: bool = True) -> None:
     """Check a function stage by stage; print a line if it passes.
 
     Args:
@@ -82,6 +83,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype) -> None:
         fn: the function to judge.
         seed: chooses sizes and values of the inputs.
         dtype: of the inputs.
+        refuse_shortcuts: False only to judge the library itself.
 
     Raises:
         CheckFailed: if the function is wrong, saying at which stage, where, and if possible why.
@@ -92,7 +94,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype) -> None:
     seen = [_run(fn, case, task) for case in cases]
     printed = _printed(seen)
     for outcome in seen:
-        if outcome.shortcut:
+        if outcome.shortcut and refuse_shortcuts:
             raise CheckFailed(
                 f"{task.name}: {outcome.shortcut} does the whole task. Write it yourself from smaller pieces."
             )
@@ -135,7 +137,7 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
     if got.problem or case.budget:
         return got.problem
     for name, value in got.values.items():
-        expected, axes = want.values[name], task.outputs.get(name, ())
+        expected, axes = want.values[name], task.outputs[name]
         if value.shape != expected.shape:
             wanted = _shape(expected, axes)
             return f"{name} has the wrong shape.\n  expected {wanted}\n  got      {tuple(value.shape)}"
@@ -144,15 +146,17 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
             return (
                 f"{name} has the wrong dtype.\n  expected {wanted}, as the inputs\n  got      {value.dtype}"
             )
-    if not case.shape_only:
-        # Weights before the context that is made from them, and gradients last.
-        gradients = [name for name in got.values if name not in task.outputs]
-        for name in [*reversed(task.outputs), *gradients]:
-            text = _value_difference(name, got.values[name], want.values[name], task.outputs.get(name, ()))
-            if text:
-                return text
+    if case.shape_only:
+        return None
+    # Weights before the context that is made from them; gradients last.
+    for name in reversed(task.outputs):
+        if text := _value_difference(name, got.values[name], want.values[name], task.outputs[name]):
+            return text
     if got.changed != want.changed:
         return f"the input {' and '.join(got.changed)} was changed by your function."
+    for name, gradient in got.gradients.items():
+        if text := _value_difference(f"the gradient of {name}", gradient, want.gradients[name], ()):
+            return text
     return None
 
 
@@ -185,23 +189,27 @@ def _run(fn: Callable, case: Case, task: Task) -> Outcome:
     given = {name: value.clone() for name, value in inputs.items()}
     watch, output = _Watch(task.shortcuts), io.StringIO()
     budget = _Budget(case.budget) if case.budget else contextlib.nullcontext()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        warnings.catch_warnings(record=True) as warned,
+    ):
         warnings.simplefilter("always")
         try:
             with watch, budget:
                 result = fn(*given.values())
         except (Exception, SystemExit) as error:
-            outcome.problem, outcome.where = _failure(task, fn, error)
+            outcome.problem, outcome.where = _failure(fn, error)
             result = None
     outcome.shortcut = watch.found
-    outcome.printed = output.getvalue()
+    warned = (f"{warning.category.__name__}: {warning.message}" for warning in warned)
+    outcome.printed = "\n".join([output.getvalue(), *warned])
     if outcome.problem is None:
         outcome.values, outcome.problem = _outputs(task, result)
     if outcome.problem is None:
         outcome.changed = tuple(n for n in given if not torch.equal(given[n], case.inputs[n]))
         if case.gradient and not outcome.changed:
-            gradients, outcome.problem = _gradients(outcome.values, inputs)
-            outcome.values |= gradients
+            outcome.gradients, outcome.problem = _gradients(outcome.values, inputs)
     return outcome
 
 
@@ -230,11 +238,13 @@ def _gradients(values: dict[str, Tensor], inputs: dict[str, Tensor]) -> tuple[di
         for value in values.values()
     )
     leaves = {name: value for name, value in inputs.items() if value.requires_grad}
-    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    return {
-        f"the gradient of {name}": torch.zeros_like(leaf) if gradient is None else gradient
-        for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True)
-    }, None
+    try:
+        gradients = torch.autograd.grad(
+            loss, list(leaves.values()), allow_unused=True, materialize_grads=True
+        )
+    except RuntimeError as error:
+        return {}, f"the backward pass raised an error.\n  {error}"
+    return dict(zip(leaves, gradients, strict=True)), None
 
 
 class _Watch(TorchFunctionMode):
@@ -297,10 +307,10 @@ class _Budget(saved_tensors_hooks):
 # --- Words. ---
 
 
-def _failure(task: Task, fn: Callable, error: BaseException) -> tuple[str, str]:
+def _failure(fn: Callable, error: BaseException) -> tuple[str, str]:
     """Say what a function raised, and on which of its lines."""
     if isinstance(error, NotImplementedError):
-        return f"not written yet. Replace `raise NotImplementedError` in {task.name} with your code.", ""
+        return "not written yet. Replace `raise NotImplementedError()` with your code.", ""
     if isinstance(error, _OverBudgetError):
         return f"it costs too much: {error}.", ""
     message = next(iter(str(error).splitlines()), "")
