@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 TOPICS := $(basename $(notdir $(wildcard solutions/*.py)))
 LIBRARY := $(shell find attncourse -name '*.py') requirements.lock
+BOOK := $(shell find book -type f -not -path '*/__pycache__/*')
 # Tools that start other tools (nbgrader starts alembic) look for them on PATH.
 export PATH := $(BIN):$(PATH)
 
@@ -18,3 +19,48 @@ help:  ## say what each target does
 	$(BIN)/pip install --progress-bar on -r requirements.lock
 	$(BIN)/pip install --quiet --no-deps --editable .
 	touch $@
+
+course: book exercises  ## set everything up, build the book and the exercises, grade the sample class
+	@mkdir -p _build/class/submitted && cp -R examples/class/. _build/class/submitted/
+	@$(foreach topic,$(TOPICS),$(BIN)/attncourse release $(topic) --gradebook _build/class &&) true
+	@$(foreach topic,$(TOPICS),$(BIN)/attncourse grade $(topic) --gradebook _build/class &&) true
+	@echo
+	@echo "book:       $(CURDIR)/_build/html/index.html"
+	@echo "exercises:  $(CURDIR)/exercises"
+	@echo "report:     $(CURDIR)/_build/class/report.html"
+
+book: _build/html/index.html  ## build the HTML book
+
+_build/html/index.html: .venv/.installed _config.yml _toc.yml $(BOOK) _build/library.cksum
+	$(BIN)/jupyter-book build . -W -n --keep-going
+
+# A page's outputs are kept as long as its cells are the same. When the library changed, none may be kept.
+_build/library.cksum: $(LIBRARY)
+	@mkdir -p _build && cksum $(LIBRARY) > $@.new
+	@cmp -s $@ $@.new || rm -rf _build/.jupyter_cache _build/.doctrees
+	@mv $@.new $@
+
+exercises: $(foreach topic,$(TOPICS),gradebook/release/$(topic)/$(topic).ipynb)  ## build exercises/ from solutions/
+
+gradebook/release/%.ipynb: .venv/.installed $(wildcard solutions/*.py)
+	$(BIN)/attncourse release $(notdir $*)
+
+test: .venv/.installed book exercises  ## run every test
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed  ## check style
+	$(BIN)/ruff check && $(BIN)/ruff format --check
+
+bench: .venv/.installed  ## measure the library against PyTorch, as ratios
+	$(BIN)/python -m benchmarks
+
+serve: book  ## show the book on localhost
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+lock: .venv/.installed  ## pin the newest versions that work together
+	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --no-annotate --no-header --upgrade \
+	  pyproject.toml | grep -vE '^(nvidia|cuda|triton)' > requirements.lock
+
+clean:  ## remove what was built; keeps .venv and gradebook/
+	rm -rf _build .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

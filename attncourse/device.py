@@ -4,7 +4,7 @@ import torch
 
 
 def pick_device() -> torch.device:
-    """Choose the fastest device that PyTorch can use here: ``cuda``, else ``mps``, else ``cpu``."""
+    """Chooses the fastest device that PyTorch can use here: ``cuda``, else ``mps``, else ``cpu``."""
     if torch.cuda.is_available():
         return torch.device("cuda")
     if torch.backends.mps.is_available():

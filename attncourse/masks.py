@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*batch 1 keys"]:
-    """Let every query attend to the real tokens of its sequence and never to the padding after them.
+    """Lets every query attend to the real tokens of its sequence and never to the padding after them.
 
     Args:
         lengths: number of real tokens of each sequence, from 0 to ``keys``.
@@ -37,13 +37,13 @@ def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*ba
 def causal_mask(
     queries: int, keys: int | None = None, *, past: int = 0, device: torch.device | str | None = None
 ) -> Bool[Tensor, "queries keys"]:
-    """Let the query at position i attend to the keys at positions up to and including i.
+    """Lets the query at position i attend to the keys at positions up to and including i.
 
     Args:
         queries: number of queries, in tokens.
         keys: number of keys, in tokens; ``past + queries`` if left out.
-        past: number of keys that lie before the first query, in tokens. It is 0 in training; in generation with
-            a cache it is the number of tokens already read.
+        past: number of keys that lie before the first query, in tokens. It is 0 in training; in generation
+            with a cache it is the number of tokens already read.
         device: where the mask is made.
 
     Returns:
@@ -66,7 +66,7 @@ def window_mask(
     past: int = 0,
     device: torch.device | str | None = None,
 ) -> Bool[Tensor, "queries keys"]:
-    """Let a query attend to the keys at most ``radius`` positions away, on both sides.
+    """Lets a query attend to the keys at most ``radius`` positions away, on both sides.
 
     A query sees at most ``2 * radius + 1`` keys. Joined with a causal mask, it sees at most ``radius + 1``:
     itself and ``radius`` keys before it.
@@ -95,10 +95,8 @@ def window_mask(
 def _positions(
     queries: int, keys: int | None, past: int, device: torch.device | str | None
 ) -> tuple[Int[Tensor, "1 keys"], Int[Tensor, "queries 1"]]:
-    """Give the positions of the keys (a row) and of the queries (a column)."""
+    """Gives the positions of the keys (a row) and of the queries (a column)."""
     keys = past + queries if keys is None else keys
     if min(queries, keys, past) < 0:
-        raise ValueError(
-            f"queries, keys and past must be at least 0, but are {queries}, {keys} and {past}"
-        )
+        raise ValueError(f"queries, keys and past must be at least 0, but are {queries}, {keys} and {past}")
     return torch.arange(keys, device=device)[None, :], past + torch.arange(queries, device=device)[:, None]

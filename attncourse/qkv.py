@@ -2,6 +2,9 @@
 
 Axes, in this order: any number of batch axes, then ``queries`` or ``keys``, then the width ``d_...``. Batch
 axes broadcast. Device and dtype follow the inputs.
+
+Stage 1 is a function ``(query, key) -> scores``, stage 2 a function ``(scores, mask) -> weights``, stage 3 is
+``weighted_sum``; ``attend`` runs all three.
 """
 
 from collections.abc import Callable
@@ -11,13 +14,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-# --- Stage 1: how well does a key fit a query? One score for each pair. ---
-
 
 def dot_scores(
     query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by the dot product of query and key.
+    """Scores each pair by the dot product of query and key.
 
     Args:
         query: what each position looks for.
@@ -29,7 +30,7 @@ def dot_scores(
     Raises:
         ValueError: if queries and keys differ in width.
 
-    Source: Luong et al. (2015), equation 8, "dot". Chapter: ``qkv``, stage 1.
+    Source: Luong et al. (2015), section 3.1, "dot". Chapter: ``qkv``, stage 1.
     """
     _check_same_width(query, key)
     return query @ key.mT
@@ -38,7 +39,7 @@ def dot_scores(
 def scaled_dot_scores(
     query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by the dot product divided by the square root of the width ``d_key``.
+    """Scores each pair by the dot product divided by the square root of the width ``d_key``.
 
     Args:
         query: what each position looks for.
@@ -65,7 +66,7 @@ def general_scores(
     *,
     weight: Float[Tensor, "d_query d_key"],
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by a bilinear form: ``query · weight · key``.
+    """Scores each pair by a bilinear form: ``query · weight · key``.
 
     Args:
         query: what each position looks for.
@@ -76,10 +77,11 @@ def general_scores(
         Scores, without unit, of any size.
 
     Raises:
-        ValueError: if the width of ``query @ weight`` is not that of the keys.
+        ValueError: if the weight does not have the widths of queries and keys.
 
-    Source: Luong et al. (2015), equation 8, "general". Chapter: ``qkv``, other scores.
+    Source: Luong et al. (2015), section 3.1, "general". Chapter: ``qkv``, other scores.
     """
+    _check_shape("weight", weight, (query.shape[-1], key.shape[-1]))
     return dot_scores(query @ weight, key)
 
 
@@ -91,7 +93,7 @@ def additive_scores(
     key_weight: Float[Tensor, "hidden d_key"],
     vector: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by a small network: ``vector · tanh(query_weight · query + key_weight · key)``.
+    """Scores each pair by a small network: ``vector · tanh(query_weight · query + key_weight · key)``.
 
     Args:
         query: what each position looks for.
@@ -103,8 +105,13 @@ def additive_scores(
     Returns:
         Scores, without unit, at most ``vector.abs().sum()`` in absolute value.
 
+    Raises:
+        ValueError: if a weight does not fit the width of its input or of the hidden layer.
+
     Source: Bahdanau et al. (2015), appendix A.1.2. Chapter: ``qkv``, other scores.
     """
+    _check_shape("query_weight", query_weight, (vector.numel(), query.shape[-1]))
+    _check_shape("key_weight", key_weight, (vector.numel(), key.shape[-1]))
     hidden = (query @ query_weight.mT).unsqueeze(-2) + (key @ key_weight.mT).unsqueeze(-3)
     return torch.tanh(hidden) @ vector
 
@@ -116,7 +123,7 @@ def concat_scores(
     weight: Float[Tensor, "hidden d_both"],
     vector: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by ``vector · tanh(weight · [query; key])``, with query and key joined to one vector.
+    """Scores each pair by ``vector · tanh(weight · [query; key])``, with query and key joined to one vector.
 
     Args:
         query: what each position looks for.
@@ -127,8 +134,12 @@ def concat_scores(
     Returns:
         Scores, without unit, at most ``vector.abs().sum()`` in absolute value.
 
-    Source: Luong et al. (2015), equation 8, "concat". Chapter: ``qkv``, other scores.
+    Raises:
+        ValueError: if the weight does not fit the width of the joined vector or of the hidden layer.
+
+    Source: Luong et al. (2015), section 3.1, "concat". Chapter: ``qkv``, other scores.
     """
+    _check_shape("weight", weight, (vector.numel(), query.shape[-1] + key.shape[-1]))
     pairs = torch.broadcast_shapes(query.unsqueeze(-2).shape[:-1], key.unsqueeze(-3).shape[:-1])
     both = torch.cat(
         [
@@ -143,7 +154,7 @@ def concat_scores(
 def cosine_scores(
     query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Score each pair by the cosine of the angle between query and key.
+    """Scores each pair by the cosine of the angle between query and key.
 
     Args:
         query: what each position looks for.
@@ -160,16 +171,13 @@ def cosine_scores(
     return dot_scores(_unit(query), _unit(key))
 
 
-# --- Stage 2: from scores to weights. Each takes (scores, mask). ---
-
-
 def masked_softmax(
     scores: Float[Tensor, "*batch queries keys"],
     mask: Bool[Tensor, "..."] | None = None,
     *,
     temperature: float = 1.0,
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Turn the scores of each query into a distribution over the keys that it may attend to.
+    """Turns the scores of each query into a distribution over the keys that it may attend to.
 
     Args:
         scores: one score for each query and key.
@@ -192,7 +200,7 @@ def masked_softmax(
         scores = scores / temperature
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    _check_mask(mask, scores)
+    _check_mask(mask, scores.shape)
     # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So its mask is lifted for the
     # softmax, and its weights are set to 0 after it.
     empty = ~mask.any(dim=-1, keepdim=True)
@@ -203,7 +211,7 @@ def masked_softmax(
 def masked_sigmoid(
     scores: Float[Tensor, "*batch queries keys"], mask: Bool[Tensor, "..."] | None = None
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Turn each score into a weight of its own by the logistic function: keys do not compete.
+    """Turns each score into a weight of its own by the logistic function: keys do not compete.
 
     Args:
         scores: one score for each query and key.
@@ -224,7 +232,7 @@ def masked_sigmoid(
 def unnormalised(
     scores: Float[Tensor, "*batch queries keys"], mask: Bool[Tensor, "..."] | None = None
 ) -> Float[Tensor, "*batch queries keys"]:
-    """Use the scores themselves as weights, which makes attention a product of three matrices.
+    """Uses the scores themselves as weights, which makes attention a product of three matrices.
 
     Args:
         scores: one score for each query and key.
@@ -236,21 +244,18 @@ def unnormalised(
     Raises:
         ValueError: if the mask is not boolean or does not broadcast to ``scores``.
 
-    Source: the notes' remark that weights need not be normalised (claim S21). Chapter: ``qkv``, other weights.
+    Source: claim S21 of the notes, that weights need not be normalised. Chapter: ``qkv``, other weights.
     """
     if mask is None:
         return scores
-    _check_mask(mask, scores)
+    _check_mask(mask, scores.shape)
     return scores.masked_fill(~mask, 0.0)
-
-
-# --- Stage 3, and all three together. ---
 
 
 def weighted_sum(
     weights: Float[Tensor, "*#batch queries keys"], value: Float[Tensor, "*#batch keys d_value"]
 ) -> Float[Tensor, "*batch queries d_value"]:
-    """Average the values of all keys, each with the weight that the query gives it.
+    """Averages the values of all keys, each with the weight that the query gives it.
 
     Args:
         weights: one weight for each query and key.
@@ -266,7 +271,8 @@ def weighted_sum(
     """
     if weights.shape[-1] != value.shape[-2]:
         raise ValueError(
-            f"weights and value need the same number of keys, but have {weights.shape[-1]} and {value.shape[-2]}"
+            "weights and value need the same number of keys, "
+            f"but have {weights.shape[-1]} and {value.shape[-2]}"
         )
     return weights @ value
 
@@ -279,8 +285,8 @@ def attend(
     *,
     score: Callable[[Tensor, Tensor], Tensor] = scaled_dot_scores,
     normalise: Callable[[Tensor, Tensor | None], Tensor] = masked_softmax,
-) -> tuple[Float[Tensor, "*batch queries d_value"], Float[Tensor, "*batch queries keys"]]:
-    """Attend: score each key, turn scores into weights, and average the values with these weights.
+) -> tuple[Float[Tensor, "*batch queries d_value"], Float[Tensor, "*#batch queries keys"]]:
+    """Attends: scores each key, turns scores into weights, and averages the values with these weights.
 
     Args:
         query: what each position looks for.
@@ -294,7 +300,7 @@ def attend(
         ``(context, weights)``: the weighted average of the values, and the weights that made it.
 
     Raises:
-        ValueError: if shapes do not fit together or the mask is not boolean.
+        ValueError: if widths, numbers of keys or the mask do not fit, or if the mask is not boolean.
 
     Source: Vaswani et al. (2017), equation 1. Chapter: ``qkv``.
     """
@@ -304,11 +310,18 @@ def attend(
 
 
 def elu_features(inputs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Map each number to a positive one, ``elu(x) + 1``: the feature map of linear attention.
+    """Maps each number to a positive one, ``elu(x) + 1``: the feature map of linear attention.
+
+    Args:
+        inputs: any numbers.
+
+    Returns:
+        ``x + 1`` where x is positive, and ``exp(x)`` elsewhere.
 
     Source: Katharopoulos et al. (2020), equation 7. Chapter: ``qkv``, without the softmax.
     """
-    return F.elu(inputs) + 1
+    # elu(x) + 1 itself would round to 0 from x = -17 on, in bfloat16 from x = -6 on.
+    return F.relu(inputs) + inputs.clamp(max=0).exp()
 
 
 def linear_attention(
@@ -319,7 +332,7 @@ def linear_attention(
     *,
     feature_map: Callable[[Tensor], Tensor] = elu_features,
 ) -> Float[Tensor, "*batch queries d_value"]:
-    """Attend with the dot product of positive features as weights, at a cost linear in queries plus keys.
+    """Attends with the dot product of positive features as weights, at a cost linear in queries plus keys.
 
     The product is associative, so keys and values are summed up once, ``features(key)ᵀ · value``, and each
     query reads that sum. The weights are never computed, so this function returns the context alone.
@@ -335,7 +348,8 @@ def linear_attention(
         The context of each query; 0 where no key may be attended to.
 
     Raises:
-        ValueError: if shapes do not fit together, or if the mask differs between queries.
+        ValueError: if widths, numbers of keys or the mask do not fit, if the mask is not boolean, or if it
+            has more than one row.
 
     Source: Katharopoulos et al. (2020), equations 4 to 6. Chapter: ``qkv``, without the softmax.
     """
@@ -346,23 +360,23 @@ def linear_attention(
         )
     query, key = feature_map(query), feature_map(key)
     if mask is not None:
-        if mask.shape[-2] != 1:
+        if mask.ndim < 2 or mask.shape[-2] != 1:
             raise ValueError(
                 "linear attention takes a mask with one row for all queries, (..., 1, keys), "
                 f"but its shape is {tuple(mask.shape)}"
             )
-        _check_mask(mask, key.mT)
+        batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        _check_mask(mask, torch.Size([*batch, 1, key.shape[-2]]))
         key = key.masked_fill(~mask.mT, 0.0)
+    # This factor cancels in the quotient. Without it the totals of about 1,000 keys overflow float16.
+    query = query / query.shape[-1]
     total = query @ key.sum(dim=-2).unsqueeze(-1)
     # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0 and its gradient finite.
     return query @ (key.mT @ value) / total.masked_fill(total == 0, 1.0)
 
 
-# --- How sharp are the weights? ---
-
-
 def entropy(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch"]:
-    """Measure how widely each query spreads its weights.
+    """Measures how widely each query spreads its weights.
 
     Args:
         weights: distributions over the keys; each row sums to 1 or is all 0.
@@ -372,17 +386,18 @@ def entropy(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch"]:
 
     Source: Shannon (1948), section 6. Chapter: ``qkv``, why divide.
     """
-    return torch.special.entr(weights).sum(dim=-1)
+    # A weight of 0 adds nothing. The slope of x log x is infinite there, and would turn gradients into NaN.
+    return torch.special.entr(weights.masked_fill(weights == 0, 1.0)).sum(dim=-1)
 
 
 def softmax_jacobian(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys keys"]:
-    """Give the derivatives of softmax at its own output: entry (i, j) is ∂weight_i / ∂score_j.
+    """Gives the derivatives of softmax at its own output: entry (i, j) is ∂weight_i / ∂score_j.
 
     Args:
         weights: softmax outputs; each row sums to 1.
 
     Returns:
-        ``diag(weights) - weights weightsᵀ``. It vanishes where one key has all the weight, so that no gradient
+        ``diag(weights) - weights weightsᵀ``. It vanishes where one key has all the weight: no gradient
         passes.
 
     Source: the derivative of softmax, derived in chapter ``qkv``, why divide.
@@ -391,28 +406,31 @@ def softmax_jacobian(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*b
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Scale vectors to length 1; zero vectors stay zero, with a finite gradient."""
+    """Scales vectors to length 1; zero vectors stay zero, with a finite gradient."""
     length = vectors.norm(dim=-1, keepdim=True)
     return vectors / length.masked_fill(length == 0, 1.0)
 
 
 def _check_same_width(query: Tensor, key: Tensor) -> None:
     if query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            f"query and key need the same width, but have {query.shape[-1]} and {key.shape[-1]}"
-        )
+        raise ValueError(f"query and key need the same width, but have {query.shape[-1]} and {key.shape[-1]}")
 
 
-def _check_mask(mask: Tensor, scores: Tensor) -> None:
+def _check_shape(name: str, parameter: Tensor, shape: tuple[int, int]) -> None:
+    if parameter.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} here, but has shape {tuple(parameter.shape)}")
+
+
+def _check_mask(mask: Tensor, shape: torch.Size) -> None:
     if mask.dtype != torch.bool:
         raise ValueError(
             f"mask must be boolean, with True where a query may attend, but its dtype is {mask.dtype}"
         )
     try:
-        fits = torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
     except RuntimeError:
         fits = False
     if not fits:
         raise ValueError(
-            f"mask must broadcast to the scores' shape {tuple(scores.shape)}, but has shape {tuple(mask.shape)}"
+            f"mask must broadcast to the scores' shape {tuple(shape)}, but has shape {tuple(mask.shape)}"
         )

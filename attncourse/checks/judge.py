@@ -26,7 +26,7 @@ class CheckFailed(AssertionError):
     """A check's verdict on a function. Its text is all that the learner needs to read."""
 
     def _render_traceback_(self) -> list[str]:
-        """Tell IPython to show the verdict without the stack of the check."""
+        """Tells IPython to show the verdict without the stack of the check."""
         return [f"CheckFailed: {self}"]
 
 
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_shortcuts: bool = True) -> None:
-    """Check a function stage by stage; print a line if it passes.
+    """Checks a function stage by stage, and prints a line if it passes.
 
     Args:
         task: what the function has to do.
@@ -109,7 +109,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
 
 
 def _explain(task: Task, cases: list[Case], seen: list[Outcome], failed: Case) -> str:
-    """Name the mistake that leads to the same outcomes: in all cases, or else in the one that failed."""
+    """Names the mistake that leads to the same outcomes: in all cases, or else in the one that failed."""
     for subset in (range(len(cases)), [cases.index(failed)]):
         names = {
             name
@@ -126,14 +126,14 @@ def _explain(task: Task, cases: list[Case], seen: list[Outcome], failed: Case) -
 
 
 def _same(task: Task, case: Case, first: Outcome, second: Outcome) -> bool:
-    """Say whether two functions did the same, in every respect that a check looks at."""
+    """Says whether two functions did the same, in every respect that a check looks at."""
     if first.problem or second.problem:
         return first.problem == second.problem
     return _difference(task, case, first, second) is None
 
 
 def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | None:
-    """Describe the first respect in which an outcome differs from the wanted one; None if there is none."""
+    """Describes the first respect in which an outcome differs from the wanted one; None if there is none."""
     if got.problem or case.budget:
         return got.problem
     for name, value in got.values.items():
@@ -179,7 +179,7 @@ def _value_difference(name: str, got: Tensor, expected: Tensor, axes: tuple[str,
 
 
 def _run(fn: Callable, case: Case, task: Task) -> Outcome:
-    """Call a function on copies of a case's inputs and note all that can be seen of it."""
+    """Calls a function on copies of a case's inputs and notes all that can be seen of it."""
     outcome = Outcome()
     inputs = {name: value.clone() for name, value in case.inputs.items()}
     if case.gradient or case.budget:
@@ -214,7 +214,7 @@ def _run(fn: Callable, case: Case, task: Task) -> Outcome:
 
 
 def _outputs(task: Task, result: object) -> tuple[dict[str, Tensor], str | None]:
-    """Split a result into its named outputs, or say why that is impossible."""
+    """Splits a result into its named outputs, or says why that is impossible."""
     names = list(task.outputs)
     if len(names) == 1:
         result = [result]
@@ -227,7 +227,7 @@ def _outputs(task: Task, result: object) -> tuple[dict[str, Tensor], str | None]
 
 
 def _gradients(values: dict[str, Tensor], inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], str | None]:
-    """Give the gradient of a fixed mixture of all output entries with respect to each input."""
+    """Gives the gradient of a fixed mixture of all output entries with respect to each input."""
     if not any(value.requires_grad for value in values.values()):
         return {}, (
             "no gradient flows from the result back to the inputs.\n"
@@ -248,7 +248,7 @@ def _gradients(values: dict[str, Tensor], inputs: dict[str, Tensor]) -> tuple[di
 
 
 class _Watch(TorchFunctionMode):
-    """Notice calls of functions that are the answer, however they are spelled.
+    """Notices calls of functions that are the answer, however they are spelled.
 
     PyTorch's functions pass the function mode under their own name, whatever alias was used. Functions of the
     library are recognised by the module that their code belongs to.
@@ -288,7 +288,7 @@ class _OverBudgetError(Exception):
 
 
 class _Budget(saved_tensors_hooks):
-    """Count the numbers that a function keeps for the backward pass, and stop it at a limit.
+    """Counts the numbers that a function keeps for the backward pass, and stops it at a limit.
 
     They include each matrix that is a factor of a later product, also inside einsum, and each step of a loop.
     """
@@ -308,7 +308,7 @@ class _Budget(saved_tensors_hooks):
 
 
 def _failure(fn: Callable, error: BaseException) -> tuple[str, str]:
-    """Say what a function raised, and on which of its lines."""
+    """Says what a function raised, and on which of its lines."""
     if isinstance(error, NotImplementedError):
         return "not written yet. Replace `raise NotImplementedError()` with your code.", ""
     if isinstance(error, _OverBudgetError):
@@ -359,6 +359,6 @@ def _in_float64(case: Case) -> Case:
 
 
 def sizes(generator: torch.Generator, count: int) -> list[int]:
-    """Draw a different size for each of this many axes, none of them in BATCH: a mix-up of axes must show."""
+    """Draws a different size for each of this many axes, none in BATCH, so that a mix-up of axes shows."""
     order = torch.randperm(len(SIZES), generator=generator)[:count]
     return [SIZES[i] for i in order]

@@ -13,7 +13,7 @@ INFINITY = float("inf")
 
 
 def check_scaled_dot_scores(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Check stage 1, ``(query, key) -> scores``.
+    """Checks stage 1, ``(query, key) -> scores``.
 
     Args:
         fn: the function to judge.
@@ -27,22 +27,22 @@ def check_scaled_dot_scores(fn: Callable, *, seed: int = 0, dtype: torch.dtype =
 
 
 def check_masked_softmax(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Check stage 2, ``(scores, mask=None) -> weights``. Otherwise as the first check."""
+    """Checks stage 2, ``(scores, mask=None) -> weights``. Arguments and errors as above."""
     judge(MASKED_SOFTMAX, fn, seed=seed, dtype=dtype)
 
 
 def check_weighted_sum(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Check stage 3, ``(weights, value) -> context``. Otherwise as the first check."""
+    """Checks stage 3, ``(weights, value) -> context``. Arguments and errors as above."""
     judge(WEIGHTED_SUM, fn, seed=seed, dtype=dtype)
 
 
 def check_attend(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Check all stages, ``(query, key, value, mask=None) -> (context, weights)``; else as the first check."""
+    """Checks all stages, ``(query, key, value, mask=None) -> (context, weights)``. Arguments as above."""
     judge(ATTEND, fn, seed=seed, dtype=dtype)
 
 
 def check_linear_attention(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Check ``(query, key, value) -> context``. Otherwise as the first check."""
+    """Checks ``(query, key, value) -> context``. Arguments and errors as above."""
     judge(LINEAR_ATTENTION, fn, seed=seed, dtype=dtype)
 
 
@@ -50,7 +50,7 @@ def check_linear_attention(fn: Callable, *, seed: int = 0, dtype: torch.dtype = 
 
 
 def _each(oracle: Callable) -> Callable:
-    """Let an oracle for matrices without batch axes serve inputs that have one."""
+    """Lets an oracle for matrices without batch axes serve inputs that have one."""
 
     def over_batch(*inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         if inputs[0].ndim == 2:
@@ -116,7 +116,7 @@ def _normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> Tens
 
 
 def _mask(generator: torch.Generator, queries: int, keys: int) -> Tensor:
-    """Make a random mask in which every query may attend to some keys, and to some not."""
+    """Makes a random mask in which every query may attend to some keys, and to some not."""
     rank = torch.rand(queries, keys, generator=generator).argsort(dim=-1)
     return rank < 1 + torch.arange(queries).unsqueeze(-1) % (keys - 1)
 
@@ -224,7 +224,7 @@ def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Do the right thing, as a piece of versions that are wrong elsewhere."""
+    """Does the right thing, as a piece of versions that are wrong elsewhere."""
     if mask is None:
         return scores.softmax(-1)
     empty = ~mask.any(-1, keepdim=True)
@@ -298,7 +298,7 @@ WRONG_SCORES: tuple[tuple[str, Callable], ...] = (
 
 
 def _attention(score: Callable = _scaled, normalise: Callable = _softmax) -> Callable:
-    """Build attention from two stages, one of which is wrong."""
+    """Builds attention from two stages, one of which is wrong."""
 
     def attend(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
@@ -327,7 +327,7 @@ def _attend_returning_masked_scores(
 
 
 def _linear(on_query: Callable, on_key: Callable, divide: str = "weights") -> Callable:
-    """Build linear attention from two feature maps and a divisor, one of which is wrong."""
+    """Builds linear attention from two feature maps and a divisor, one of which is wrong."""
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         query, key = on_query(query), on_key(key)
