@@ -184,7 +184,7 @@ def test_a_lost_gradient_is_named():
     def scores(query, key):
         return (query @ key.mT / math.sqrt(query.shape[-1])).detach()
 
-    assert 'stage "gradient": no gradient flows' in failure(check_scaled_dot_scores, scores)
+    assert 'stage "gradient":\nno gradient flows' in failure(check_scaled_dot_scores, scores)
 
 
 def test_a_gradient_lost_on_one_side_only_fails():
@@ -203,7 +203,7 @@ def test_a_backward_pass_that_fails_is_described():
         return weights
 
     text = failure(check_masked_softmax, softmax)
-    assert 'stage "gradient": the backward pass raised an error' in text
+    assert 'stage "gradient":\nthe backward pass raised an error' in text
     assert "inplace operation" in text
 
 
@@ -257,7 +257,7 @@ def test_the_first_wrong_entry_is_shown_with_both_values():
     expected = (first.inputs["query"][0] * first.inputs["key"][2]).sum().item() / math.sqrt(
         first.inputs["query"].shape[-1]
     )
-    assert 'stage "one query": 1 of' in text
+    assert 'stage "one query":\n1 of' in text
     assert "[query 0, key 2]" in text
     shown = [float(v) for v in re.findall(r"(?:expected|got) +(-?[\d.e-]+)", text)]
     assert shown == pytest.approx([expected, expected + 1], rel=1e-3)

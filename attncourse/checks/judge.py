@@ -102,7 +102,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
         wanted = Outcome() if case.budget else _run(task.oracle, _in_float64(case), task)
         difference = _difference(task, case, outcome, wanted)
         if difference:
-            text = f'{task.name}, stage "{case.stage}": {difference}{outcome.where}'
+            text = f'{task.name}, stage "{case.stage}":\n{difference}{outcome.where}'
             raise CheckFailed(text + _explain(task, cases, seen, case) + printed)
     stages = ", ".join(dict.fromkeys(case.stage for case in cases))
     print(f"✓ {task.name}: passed ({stages}).{printed}")
@@ -343,7 +343,7 @@ def _shape(expected: Tensor, axes: tuple[str, ...]) -> str:
 
 def _printed(seen: list[Outcome]) -> str:
     text = "\n".join(dict.fromkeys(line for o in seen for line in o.printed.splitlines() if line.strip()))
-    return f"\nYour code printed:\n{text[:1000]}" if text else ""
+    return f"\n\nYour code printed:\n{text[:1000]}" if text else ""
 
 
 def _dtype(case: Case) -> torch.dtype:
