@@ -1,11 +1,11 @@
 # Each target is a line or two over the tools. `make course` and `make test` are all that most people need.
 PYTHON ?= python3
-BIN := $(CURDIR)/.venv/bin
+BIN := .venv/bin
 TOPICS := $(basename $(notdir $(wildcard solutions/*.py)))
 LIBRARY := $(shell find attncourse -name '*.py') requirements.lock
 BOOK := $(shell find book -type f -not -path '*/__pycache__/*')
 # Tools that start other tools (nbgrader starts alembic) look for them on PATH.
-export PATH := $(BIN):$(PATH)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: course book exercises test lint bench serve lock clean help
 
@@ -21,13 +21,18 @@ help:  ## say what each target does
 	touch $@
 
 course: book exercises  ## set everything up, build the book and the exercises, grade the sample class
-	@mkdir -p _build/class/submitted && cp -R examples/class/. _build/class/submitted/
-	@$(foreach topic,$(TOPICS),$(BIN)/attncourse release $(topic) --gradebook _build/class &&) true
-	@$(foreach topic,$(TOPICS),$(BIN)/attncourse grade $(topic) --gradebook _build/class &&) true
+	@$(MAKE) --no-print-directory _build/class/submitted
+	@$(BIN)/attncourse grade qkv --gradebook _build/class
 	@echo
 	@echo "book:       $(CURDIR)/_build/html/index.html"
 	@echo "exercises:  $(CURDIR)/exercises"
 	@echo "report:     $(CURDIR)/_build/class/report.html"
+
+# The sample class has a gradebook of its own, made anew when the exercises or the submissions change.
+_build/class/submitted: $(wildcard solutions/*.py) $(shell find examples/class -name '*.ipynb')
+	@rm -rf _build/class && mkdir -p _build/class
+	@$(BIN)/attncourse release qkv --gradebook _build/class
+	@cp -R examples/class $@ && touch $@
 
 book: _build/html/index.html  ## build the HTML book
 

@@ -15,7 +15,7 @@ _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 
 def use_style() -> None:
-    """Set matplotlib up for the course: colours that colour-blind readers can tell apart, figures as SVG.
+    """Sets matplotlib up for the course: colours that colour-blind readers can tell apart, figures as SVG.
 
     The same figure gives the same bytes at every build: its ids and its date do not change.
 
@@ -45,7 +45,7 @@ def heatmap(
     title: str = "",
     numbers: bool | None = None,
 ) -> Axes:
-    """Draw weights as a heat map: a row for each query, a column for each key, dark for 0 and light for 1.
+    """Draws weights as a heat map: a row for each query, a column for each key, dark for 0 and light for 1.
 
     The colours always run from 0 to 1, so that two heat maps can be compared. They get lighter from 0 to 1 in
     every kind of colour vision, and in print.
@@ -118,7 +118,7 @@ def band(
     marker: str = "o",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw several runs of one measurement as their mean, with a band from the lowest to the highest run.
+    """Draws several runs of one measurement as their mean, with a band from the lowest to the highest run.
 
     Args:
         x: ``(points,)``, where the measurements were made.
@@ -151,7 +151,7 @@ def band(
 
 
 def _readable_on(colour: tuple[float, ...]) -> str:
-    """Choose black or white text, whichever has the higher contrast on a colour, as WCAG 2.2 defines it."""
+    """Chooses black or white text, whichever has the higher contrast on a colour, as WCAG 2.2 defines it."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     # Contrast is (lighter + 0.05) / (darker + 0.05); white has luminance 1, black 0.

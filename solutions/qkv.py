@@ -70,6 +70,7 @@ from attncourse.checks.qkv import (
 #
 # The inputs may have more axes in front, for example a batch of sentences. They pass through unchanged.
 
+
 # %% nbgrader={"grade": false, "grade_id": "scaled_dot_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def scaled_dot_scores(query, key):
     """Compare each query with each key.
@@ -120,6 +121,7 @@ check_scaled_dot_scores(scaled_dot_scores, seed=2, dtype=torch.float64)
 # - A key that a query may not attend to gets the weight 0. The others share the whole weight.
 # - If a query may attend to no key, all its weights are 0. Neither the weights nor their gradients may be `nan`.
 # - It has to work for large scores, and in half precision (`torch.float16`).
+
 
 # %% nbgrader={"grade": false, "grade_id": "masked_softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def masked_softmax(scores, mask=None):
@@ -177,6 +179,7 @@ check_masked_softmax(masked_softmax, seed=2, dtype=torch.float64)
 #
 # This stage takes the weights as they are. They need not sum to 1.
 
+
 # %% nbgrader={"grade": false, "grade_id": "weighted_sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def weighted_sum(weights, value):
     """Add up the values, each with its weight.
@@ -217,6 +220,7 @@ check_weighted_sum(weighted_sum, seed=2, dtype=torch.float64)
 #
 # You may call your own functions from above. Return both the context and the weights, in this order.
 
+
 # %% nbgrader={"grade": false, "grade_id": "attend", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def attend(query, key, value, mask=None):
     """Attend from each query to all keys that its mask allows.
@@ -255,6 +259,7 @@ check_attend(attend, seed=2, dtype=torch.float64)
 #
 # The factor that depends on $i$ can be taken out of both sums. So compute them **without ever making the
 # $n \times m$ matrix**. The check counts the numbers that your function keeps on the way.
+
 
 # %% nbgrader={"grade": false, "grade_id": "linear_attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def linear_attention(query, key, value):

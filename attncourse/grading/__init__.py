@@ -1,0 +1,1 @@
+"""The instructor's tools, over nbgrader. Nothing outside this package imports it, except the command line."""
