@@ -21,7 +21,7 @@ help:  ## say what each target does
 	touch $@
 
 course: book exercises  ## set everything up, build the book and the exercises, grade the sample class
-	@$(MAKE) --no-print-directory _build/class/submitted
+	@$(MAKE) --silent _build/class/submitted
 	@$(BIN)/attncourse grade qkv --gradebook _build/class
 	@echo
 	@echo "book:       $(CURDIR)/_build/html/index.html"
@@ -37,7 +37,9 @@ _build/class/submitted: $(wildcard solutions/*.py) $(shell find examples/class -
 book: _build/html/index.html  ## build the HTML book
 
 _build/html/index.html: .venv/.installed _config.yml _toc.yml $(BOOK) _build/library.cksum
-	$(BIN)/jupyter-book build . -W -n --keep-going
+	@# A page that was read with a warning would not be read again, and the next build would pass.
+	$(BIN)/jupyter-book build . -W -n --keep-going || (rm -rf _build/.doctrees; exit 1)
+	@touch $@
 
 # A page's outputs are kept as long as its cells are the same. When the library changed, none may be kept.
 _build/library.cksum: $(LIBRARY)

@@ -77,25 +77,28 @@ GRADEBOOK = click.option("--gradebook", metavar="DIR", help="Folder of the grade
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @GRADEBOOK
 def release(topics: tuple[str, ...], gradebook: str | None) -> None:
-    """Build the learners' notebooks from solutions/, all of them or those of the given topics.
+    """Build exercises/ from solutions/.
 
-    Writes exercises/TOPIC/TOPIC.ipynb, and enters the topic in the gradebook.
+    All topics are built, or those that are named. Writes exercises/TOPIC/TOPIC.ipynb, and enters the topic in
+    the gradebook.
     """
     from attncourse.grading import course, release
 
     here = course.load_course(gradebook)
     for topic in topics or release.all_topics(here):
-        click.echo(f"{topic}: {release.release(here, topic)}")
+        click.echo(f"Building {topic} ... ", nl=False)
+        click.echo(release.release(here, topic))
 
 
 @main.command()
 @click.argument("topic")
 @GRADEBOOK
 def grade(topic: str, gradebook: str | None) -> None:
-    """Grade every submission of TOPIC in the gradebook: submitted/STUDENT/TOPIC/TOPIC.ipynb.
+    """Grade every submission of TOPIC.
 
-    Only what is new, changed or failed is graded. Writes feedback pages, grades-TOPIC.csv and report.html. A
-    submission that cannot be graded gets a row that says why, and the others are graded.
+    A submission is gradebook/submitted/STUDENT/TOPIC/TOPIC.ipynb. Only what is new, changed or failed is
+    graded. Writes feedback pages, grades-TOPIC.csv and report.html. A submission that cannot be graded gets a
+    row that says why, and the others are graded.
 
     Submissions run unsandboxed on this machine, with your rights: grade only learners whom you trust.
 

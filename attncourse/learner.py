@@ -1,7 +1,9 @@
 """What a learner does outside Jupyter: get an exercise set, and check a notebook in a terminal."""
 
 import copy
+import re
 import shutil
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 
-SECONDS_PER_CELL = 120
+SECONDS_PER_CELL = 60
 
 
 class CannotRunError(click.ClickException):
@@ -63,13 +65,15 @@ def get_set(topic: str, folder: Path) -> Path:
         The path of the new notebook.
 
     Raises:
-        CannotRunError: if there is no such set, or if the notebook is there already.
+        CannotRunError: if there is no such set, or if something is there already.
     """
     sets = exercise_sets()
     if topic not in sets:
         raise CannotRunError(f"there is no exercise set {topic!r}; there are: {', '.join(sets) or 'none'}")
     target = folder / topic / f"{topic}.ipynb"
-    if target.exists():
+    if target.parent.exists() and not target.parent.is_dir():
+        raise CannotRunError(f"{target.parent} is there already and is not a folder; it was left as it is")
+    if target.exists() or target.is_symlink():
         raise CannotRunError(
             f"{target} is there already and was left as it is. "
             "To start again, rename it or move it away, and repeat this command."
@@ -91,8 +95,8 @@ def check_notebook(path: Path) -> Iterator[Result]:
         CannotRunError: if it is not a notebook, holds no exercise of this course, or ends its Python process.
     """
     notebook = _read(path)
-    graded = _graded_cells(notebook, path)
-    _restore(notebook, graded)
+    released = _released_cells(notebook, path)
+    _restore(notebook, released)
     client = NotebookClient(
         notebook,
         timeout=SECONDS_PER_CELL,
@@ -102,6 +106,7 @@ def check_notebook(path: Path) -> Iterator[Result]:
         kernel_name="python3",
         extra_arguments=["--IPKernelApp.log_level=40"],  # the kernel's warnings say nothing to a learner
         resources={"metadata": {"path": str(path.resolve().parent)}},
+        on_cell_executed=_notice_exit,
     )
     broken: dict[str, str] = {}  # cells that are no test and failed: place -> why
     with client.setup_kernel():
@@ -110,20 +115,32 @@ def check_notebook(path: Path) -> Iterator[Result]:
             place = f"cell {index + 1}" + (f" ({name})" if name else "")
             try:
                 client.execute_cell(cell, index)
-            except DeadKernelError:
+            except (DeadKernelError, _ExitCalled):
                 raise CannotRunError(f"Python ended while it ran {place} of {path}") from None
             error = next((o for o in cell.get("outputs", []) if o.output_type == "error"), None)
-            if name in graded:
-                yield _verdict(graded[name], cell, error, broken)
+            if name in released and released[name].metadata.nbgrader.grade:
+                yield _verdict(released[name], cell, error, broken)
             elif error and error.ename != "NotImplementedError":
                 broken[place] = _words(error)
 
 
+class _ExitCalled(Exception):
+    """A cell called `exit()` or `quit()`: the process is about to end."""
+
+
+def _notice_exit(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
+    if any(item.get("source") == "ask_exit" for item in execute_reply["content"].get("payload", [])):
+        raise _ExitCalled
+
+
 def _read(path: Path) -> NotebookNode:
     if not path.is_file():
-        raise CannotRunError(f"there is no file {path}")
+        inside = path / f"{path.resolve().name}.ipynb"
+        hint = f"; did you mean {inside}?" if inside.is_file() else ""
+        raise CannotRunError(f"there is no file {path}{hint}")
     try:
-        return nbformat.read(path, as_version=4)
+        with warnings.catch_warnings(action="ignore"):  # about cells without an id
+            return nbformat.read(path, as_version=4)
     except Exception as error:  # nbformat raises many kinds, and any of them means the same
         why = next(iter(str(error).splitlines()), type(error).__name__)
         raise CannotRunError(f"{path} is not a notebook: {why[:100]}") from None
@@ -133,28 +150,45 @@ def _grade_id(cell: NotebookNode) -> str | None:
     return cell.metadata.get("nbgrader", {}).get("grade_id")
 
 
-def _graded_cells(notebook: NotebookNode, path: Path) -> dict[str, NotebookNode]:
-    """Gives the graded cells of the exercise set that the notebook belongs to, as they were released."""
+def _released_cells(notebook: NotebookNode, path: Path) -> dict[str, NotebookNode]:
+    """Gives the cells of the exercise set that the notebook belongs to, by name, as they were released."""
     names = {_grade_id(cell) for cell in notebook.cells}
     for released in exercise_sets().values():
-        cells = nbformat.read(released, as_version=4).cells
-        graded = {_grade_id(c): c for c in cells if c.metadata.get("nbgrader", {}).get("grade")}
-        if names & {_grade_id(cell) for cell in cells if _grade_id(cell)}:
-            return graded
+        cells = {_grade_id(cell): cell for cell in nbformat.read(released, as_version=4).cells}
+        cells.pop(None, None)
+        if names & cells.keys():
+            return cells
     raise CannotRunError(
         f"no cell of {path} belongs to an exercise set of this course ({', '.join(exercise_sets())}). "
         "Did an editor drop the cells' metadata? Copy your answers into a fresh set: `attncourse get TOPIC`."
     )
 
 
-def _restore(notebook: NotebookNode, graded: dict[str, NotebookNode]) -> None:
-    """Puts test cells back to their released text, and deleted graded cells to the end."""
-    present = {_grade_id(cell): cell for cell in notebook.cells}
-    for name, released in graded.items():
-        if name not in present:
-            notebook.cells.append(copy.deepcopy(released))
-        elif not released.metadata.nbgrader.solution:
-            present[name].source = released.source
+def _restore(notebook: NotebookNode, released: dict[str, NotebookNode]) -> None:
+    """Puts the notebook into the form in which it is graded.
+
+    Locked cells return to their released form, and deleted cells to their places. A copy of a cell keeps its
+    text, but is no cell of the set.
+    """
+    seen = set()
+    for cell in notebook.cells:
+        cell.metadata.pop("tags", None)  # one of them would skip the cell
+        name = _grade_id(cell)
+        if name in seen:
+            del cell.metadata["nbgrader"]
+        elif name in released:
+            seen.add(name)
+            if released[name].metadata.nbgrader.locked:
+                cell.update(copy.deepcopy(released[name]))
+            else:
+                cell.cell_type = released[name].cell_type
+    position = 0
+    for name, cell in released.items():
+        if name in seen:
+            position = next(i for i, c in enumerate(notebook.cells) if _grade_id(c) == name) + 1
+        else:
+            notebook.cells.insert(position, copy.deepcopy(cell))
+            position += 1
 
 
 def _verdict(released: NotebookNode, cell: NotebookNode, error: NotebookNode | None, broken: dict) -> Result:
@@ -179,4 +213,6 @@ def _words(error: NotebookNode) -> str:
         return error.evalue
     if error.ename == "KeyboardInterrupt":
         return f"the cell ran for more than {SECONDS_PER_CELL} seconds and was stopped"
-    return f"{error.ename}: {error.evalue}"
+    # IPython names a cell by a file of its own, which says nothing to a learner.
+    message = re.sub(r"[(]\d+[.]py, line", "(line", error.evalue)
+    return f"{error.ename}: {message}"

@@ -223,7 +223,7 @@ def masked_sigmoid(
     Raises:
         ValueError: if the mask is not boolean or does not broadcast to ``scores``.
 
-    Source: Ramapuram et al. (2024), arXiv:2409.04431, section 2, here without their bias. Chapter: ``qkv``,
+    Source: Ramapuram et al. (2025), arXiv:2409.04431, section 2, here without their bias. Chapter: ``qkv``,
     other weights.
     """
     return unnormalised(torch.sigmoid(scores), mask)
@@ -345,7 +345,7 @@ def linear_attention(
         feature_map: gives the features; they must be positive for the weights to be an average.
 
     Returns:
-        The context of each query; 0 where no key may be attended to.
+        The context of each query; 0 where no key may be attended to, or where all features round to 0.
 
     Raises:
         ValueError: if widths, numbers of keys or the mask do not fit, if the mask is not boolean, or if it
@@ -368,8 +368,8 @@ def linear_attention(
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         _check_mask(mask, torch.Size([*batch, 1, key.shape[-2]]))
         key = key.masked_fill(~mask.mT, 0.0)
-    # This factor cancels in the quotient. Without it the totals of about 1,000 keys overflow float16.
-    query = query / query.shape[-1]
+    # Both factors cancel in the quotient. Without them the sums over many keys overflow float16.
+    query, key = query / max(query.shape[-1], 1), key / max(key.shape[-2], 1)
     total = query @ key.sum(dim=-2).unsqueeze(-1)
     # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0 and its gradient finite.
     return query @ (key.mT @ value) / total.masked_fill(total == 0, 1.0)
@@ -407,6 +407,9 @@ def softmax_jacobian(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*b
 
 def _unit(vectors: Tensor) -> Tensor:
     """Scales vectors to length 1; zero vectors stay zero, with a finite gradient."""
+    # The square of a very small or large entry leaves the range of the dtype; after this the largest is 1.
+    largest = vectors.detach().abs().amax(dim=-1, keepdim=True) if vectors.shape[-1] else vectors.new_ones(1)
+    vectors = vectors / largest.masked_fill(largest == 0, 1.0)
     length = vectors.norm(dim=-1, keepdim=True)
     return vectors / length.masked_fill(length == 0, 1.0)
 

@@ -15,7 +15,7 @@
 #
 # In this set you write attention yourself, one stage after the other, and then in a form whose cost grows much
 # more slowly. You need PyTorch tensors and matrix products. You do not need the book, but the chapter
-# *Query, key, value in three stages* (`book/qkv.html`) explains each step with pictures.
+# *Query, key, value in three stages* of the book explains each step with pictures, in the same letters.
 #
 # | Task | Function | Points | Minutes | Difficulty |
 # |---|---|---|---|---|
@@ -63,10 +63,10 @@ from attncourse.checks.qkv import (
 # %% [markdown]
 # ## Task 1: scores (2 points)
 #
-# Stage 1 compares each query $q_i$ with each key $k_j$. Both are vectors of the same width $d_k$. The score is
+# Stage 1 compares each query $Q_q$ with each key $K_k$. Both are vectors of the same width $d_k$. The score is
 # their scaled dot product:
 #
-# $$ e_{ij} = \frac{\langle q_i, k_j \rangle}{\sqrt{d_k}} $$
+# $$ S_{qk} = \frac{1}{\sqrt{d_k}} \sum_d Q_{qd} K_{kd} $$
 #
 # The inputs may have more axes in front, for example a batch of sentences. They pass through unchanged.
 
@@ -114,7 +114,7 @@ check_scaled_dot_scores(scaled_dot_scores, seed=2, dtype=torch.float64)
 #
 # Stage 2 turns the scores of one query into weights: a distribution over the keys.
 #
-# $$ a_{ij} = \frac{\exp e_{ij}}{\sum_{k} \exp e_{ik}} $$
+# $$ W_{qk} = \frac{\exp S_{qk}}{\sum_{j} \exp S_{qj}} $$
 #
 # Not every query may look at every key. A *mask* says which: it is boolean, and **True means "may attend"**.
 #
@@ -175,7 +175,7 @@ check_masked_softmax(masked_softmax, seed=2, dtype=torch.float64)
 #
 # Stage 3 adds up the values, each with its weight:
 #
-# $$ c_i = \sum_j a_{ij} v_j $$
+# $$ C_{qv} = \sum_k W_{qk} V_{kv} $$
 #
 # This stage takes the weights as they are. They need not sum to 1.
 
@@ -207,7 +207,7 @@ check_weighted_sum(weighted_sum, seed=2, dtype=torch.float64)
 # <details>
 # <summary>Hint</summary>
 #
-# The sum over $j$ runs over an axis that weights and values share. Where does it stand in each?
+# The sum over $k$ runs over an axis that weights and values share. Where does it stand in each?
 #
 # </details>
 
@@ -248,16 +248,23 @@ check_attend(attend, seed=2, dtype=torch.float64)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# <details>
+# <summary>Hint</summary>
+#
+# Which of your functions takes what which other one returns? Two of the three results are returned in the end.
+#
+# </details>
+
+# %% [markdown]
 # ## Task 5: linear attention (4 points)
 #
 # With $n$ queries and $m$ keys, the weights are an $n \times m$ matrix. For long texts that is too much. Linear
 # attention (Katharopoulos et al. 2020) replaces the exponential by a product of features, with
-# $\varphi(x) = \mathrm{elu}(x) + 1$ for each entry:
+# $\phi(x) = \mathrm{elu}(x) + 1$ for each entry:
 #
-# $$ c_i = \frac{\sum_j \langle \varphi(q_i), \varphi(k_j) \rangle \, v_j}
-#               {\sum_j \langle \varphi(q_i), \varphi(k_j) \rangle} $$
+# $$ C_q = \frac{\sum_k \phi(Q_q)^\top \phi(K_k) \, V_k}{\sum_k \phi(Q_q)^\top \phi(K_k)} $$
 #
-# The factor that depends on $i$ can be taken out of both sums. So compute them **without ever making the
+# The factor that depends on $q$ can be taken out of both sums. So compute them **without ever making the
 # $n \times m$ matrix**. The check counts the numbers that your function keeps on the way.
 
 

@@ -1,5 +1,7 @@
 """What holds for the sources of the book, and for the HTML without opening a browser."""
 
+import ast
+import html
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -117,7 +119,7 @@ def test_every_figure_of_a_chapter_has_a_caption_and_says_what_is_seen(file):
 
 @pytest.mark.parametrize("file", CHAPTERS)
 def test_library_code_is_shown_from_the_library_and_not_typed_again(file):
-    shown = re.findall(r"\{literalinclude\} (\S+)\n:pyobject: (\w+)", source(file))
+    shown = re.findall(r"\{literalinclude\} (\S+)\n:pyobject: (\w+)\n:without-docstring:", source(file))
     assert shown
     for path, name in shown:
         assert re.search(rf"^(def|class) {name}\b", (BOOK / path).read_text(), re.M)
@@ -190,6 +192,25 @@ def test_every_image_says_what_is_seen(pages):
     assert [(name, image["src"]) for name, image in images if not (image.get("alt") or "").strip()] == []
     figures = [image["alt"] for name, image in images if "/_images/" in image["src"]]
     assert figures and all(len(alt) > 40 for alt in figures)
+
+
+@pytest.mark.parametrize("file", CHAPTERS)
+def test_library_code_is_shown_whole_but_for_its_docstring(pages, file):
+    text = html.unescape(re.sub(r"<[^>]+>", "", pages[f"{file}.html"].path.read_text()))
+    for path, name in re.findall(r"\{literalinclude\} (\S+)\n:pyobject: (\w+)", source(file)):
+        code = (BOOK / path).read_text()
+        [function] = [node for node in ast.parse(code).body if getattr(node, "name", None) == name]
+        signature, documentation, body = ast.get_source_segment(code, function).split('"""')
+        assert signature.rstrip() + "\n" + body.strip("\n").rstrip() in text
+        assert documentation.strip().splitlines()[0] not in text
+
+
+def test_references_are_labelled_as_the_text_cites_them(pages):
+    page = pages["book/references.html"].path.read_text()
+    labels = re.findall(r'class="fn-bracket">\[</span>([^<]+)<', page)
+    entries = re.findall(r"^@\w+\{", BIBLIOGRAPHY, re.M)
+    assert len(labels) == len(entries) and {"Vaswani et al., 2017", "Jain and Wallace, 2019"} <= set(labels)
+    assert [label for label in labels if not re.search(r"^\D+, \d{4}$", label)] == []
 
 
 def test_links_between_pages_lead_somewhere(pages):

@@ -1,5 +1,6 @@
 """A learner's terminal: `attncourse get` and `attncourse check`."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -55,6 +56,15 @@ def test_get_copies_the_set_and_never_overwrites_work(tmp_path, monkeypatch):
     assert copy.read_text() == "my work"
 
 
+def test_get_leaves_a_file_with_the_name_of_the_set_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qkv").write_text("mine")
+    status, text = run("get", "qkv")
+    assert status == 2
+    assert "is not a folder" in text
+    assert (tmp_path / "qkv").read_text() == "mine"
+
+
 def test_get_names_the_sets_that_there_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, text = run("get", "nonsense")
@@ -67,7 +77,7 @@ def test_the_release_gets_no_points_and_says_what_to_do():
     status, text = run("check", learner.exercise_sets()["qkv"])
     assert status == 1
     assert "0 of 15 points; 3 more are given by a person" in text
-    assert text.count("not written yet. Replace `raise NotImplementedError()`") == len(TASKS)
+    assert text.count("is not written yet. Replace `raise NotImplementedError()`") == len(TASKS)
     assert "not answered yet" in text
 
 
@@ -95,16 +105,38 @@ def test_each_failure_is_explained_and_the_rest_goes_on(tmp_path):
     assert "[misconception: no-scale]" in text
     assert "expected" in text and "got" in text
     assert "NameError: name 'weighted_sum' is not defined" in text
-    assert "(weighted_sum) failed before: SyntaxError" in text
+    assert "(weighted_sum) failed before: SyntaxError: expected ':' (line" in text
     assert "[misconception: no-normaliser]" in text, "a changed test cell runs in its released form"
     assert "ok    scaled_dot_scores" in text, "a deleted test cell runs all the same"
     assert "answered; read by a person" in text
     assert "6 of 15 points" in text
 
 
-def test_a_notebook_that_ends_python_cannot_run(tmp_path):
+def test_whatever_happened_to_the_cells_the_notebook_is_judged_as_at_grading(tmp_path):
     def change(cells):
-        named(cells, "attend").source = "import os; os._exit(3)"
+        named(
+            cells, "attend"
+        ).source = "def attend(query, key, value, mask=None):\n    raise NotImplementedError"
+        markdown = nbformat.v4.new_markdown_cell("", metadata=named(cells, "test_attend").metadata)
+        cells[cells.index(named(cells, "test_attend"))] = markdown
+        named(cells, "test_linear_attention").metadata["tags"] = ["skip-execution"]
+        cells.append(copy.deepcopy(named(cells, "test_weighted_sum")))
+        cells[-1].update(source="1 / 0", id="copy")
+        cells.remove(named(cells, "imports"))
+        return cells
+
+    status, text = run("check", write(tmp_path, change))
+    assert status == 1
+    assert "FAIL  attend" in text
+    assert "12 of 15 points" in text
+    assert text.count("weighted_sum") == 1
+    assert "1 of 5 checks failed" in text
+
+
+@pytest.mark.parametrize("end", ["import os; os._exit(3)", "quit()"])
+def test_a_notebook_that_ends_python_cannot_run(tmp_path, end):
+    def change(cells):
+        named(cells, "attend").source = end
         return cells
 
     status, text = run("check", write(tmp_path, change))
@@ -124,6 +156,14 @@ def test_an_endless_loop_is_stopped_and_the_rest_goes_on(tmp_path, monkeypatch):
     assert status == 1
     assert "failed before: the cell ran for more than 20 seconds and was stopped" in text
     assert "ok    linear_attention" in text
+
+
+def test_a_folder_is_answered_with_the_notebook_in_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("get", "qkv")
+    status, text = run("check", "qkv")
+    assert status == 2
+    assert f"did you mean {Path('qkv', 'qkv.ipynb')}?" in text
 
 
 @pytest.mark.parametrize(

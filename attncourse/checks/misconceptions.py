@@ -15,6 +15,19 @@ class Misconception:
     section: str = ""
 
 
+# The sections that messages point to: label in the book -> title there.
+SECTIONS = {
+    "qkv-scores": "Stage 1: scores",
+    "qkv-scale": "Why divide, and by what?",
+    "qkv-softmax": "Stage 2: weights",
+    "qkv-mask": "Masks: keys that must not be seen",
+    "qkv-empty-rows": "Queries that may attend to nothing",
+    "qkv-context": "Stage 3: context",
+    "qkv-attend": "The three stages together",
+    "qkv-linear": "Without the softmax: a product of three matrices",
+    "qkv-other-scores": "Other scores",
+}
+
 MISCONCEPTIONS = {
     # Scores.
     "no-scale": Misconception(
@@ -66,6 +79,21 @@ MISCONCEPTIONS = {
     "softmax-over-all": Misconception(
         "The softmax runs over all scores together, so that a row does not sum to 1.",
         "which axis should sum to 1",
+        "qkv-softmax",
+    ),
+    "axis-from-the-front": Misconception(
+        "An axis is counted from the front: right for one matrix, wrong as soon as there are batch axes.",
+        "which axis `dim=1` is when the scores have four axes, and how to count from the end",
+        "qkv-softmax",
+    ),
+    "no-exponential": Misconception(
+        "The scores are divided by their sum as they are: there is no exponential function.",
+        "the formula of the softmax, and what a negative score should become",
+        "qkv-softmax",
+    ),
+    "log-weights": Misconception(
+        "These are the logarithms of the weights.",
+        "the sign of your weights, and the row sums",
         "qkv-softmax",
     ),
     "exp-overflow": Misconception(

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attncourse.checks.judge import BATCH, Case, Task, judge, sizes
+from attncourse.checks.judge import BATCHES, Task, judge, sizes
+from attncourse.checks.observe import Case
 
 INFINITY = float("inf")
 
@@ -124,7 +125,7 @@ def _mask(generator: torch.Generator, queries: int, keys: int) -> Tensor:
 def _score_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
     queries, keys, width = sizes(generator, 3)
 
-    def case(stage: str, queries: int, keys: int, *batch: int, **options: bool) -> Case:
+    def case(stage: str, queries: int, keys: int, *batch: int, dtype: torch.dtype = dtype, **options) -> Case:
         query, key = (_normal(generator, dtype, *batch, n, width) for n in (queries, keys))
         return Case(stage, {"query": query, "key": key}, **options)
 
@@ -132,8 +133,10 @@ def _score_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Cas
     yield case("one query, one key", 1, 1)
     yield case("one query", 1, keys)
     yield case("everything", queries, keys)
-    yield case("batch axes", queries, keys, *BATCH)
+    for stage, batch in BATCHES.items():
+        yield case(stage, queries, keys, *batch)
     yield case("gradient", queries, keys, gradient=True)
+    yield case("half precision", queries, keys, dtype=torch.float16)
 
 
 def _softmax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -144,22 +147,29 @@ def _softmax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
 
     masked = {"mask": _mask(generator, queries, keys)}
     empty = {"mask": masked["mask"].clone()}
-    empty["mask"][queries // 2] = False
+    empty["mask"][torch.randint(queries, (2,), generator=generator)] = False
     yield Case("shape", scores(), shape_only=True)
     yield Case("one query", scores(1))
     yield Case("many queries", scores())
     yield Case("mask", scores() | masked)
     yield Case("query without keys", scores() | empty)
-    yield Case("batch axes", scores(queries, *BATCH) | empty)
+    for stage, batch in BATCHES.items():
+        yield Case(stage, scores(queries, *batch) | empty)
     yield Case("gradient", scores() | empty, gradient=True)
-    yield Case("large scores", scores(scale=1000.0, dtype=torch.float32))
+    # Here forbidden keys have the highest scores: a row's maximum or sum must not include them.
+    large = scores(scale=1000.0, dtype=torch.float32)["scores"]
+    yield Case("large scores", {"scores": large})
+    yield Case("large forbidden scores", {"scores": large + 10_000.0 * ~masked["mask"]} | masked)
+    yield Case("very low scores", {"scores": large - 30_000.0} | masked)
     yield Case("half precision", scores(dtype=torch.float16) | empty)
 
 
 def _sum_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
     queries, keys, width = sizes(generator, 3)
 
-    def case(stage: str, queries: int, keys: int, *batch: int, raw: bool = False, **options: bool) -> Case:
+    def case(
+        stage: str, queries: int, keys: int, *batch: int, raw=False, dtype: torch.dtype = dtype, **options
+    ) -> Case:
         weights = _normal(generator, torch.float64, *batch, queries, keys)
         weights = (weights if raw else weights.softmax(-1)).to(dtype)
         return Case(
@@ -171,8 +181,10 @@ def _sum_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]
     yield case("one query", 1, keys)
     yield case("everything", queries, keys)
     yield case("weights of any sum", queries, keys, raw=True)
-    yield case("batch axes", queries, keys, *BATCH)
+    for stage, batch in BATCHES.items():
+        yield case(stage, queries, keys, *batch)
     yield case("gradient", queries, keys, gradient=True)
+    yield case("half precision", queries, keys, dtype=torch.float16)
 
 
 def _attend_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -184,22 +196,28 @@ def _attend_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
 
     masked = {"mask": _mask(generator, queries, keys)}
     empty = {"mask": masked["mask"].clone()}
-    empty["mask"][queries // 2] = False
+    empty["mask"][torch.randint(queries, (2,), generator=generator)] = False
     yield Case("shape", inputs(), shape_only=True)
     yield Case("one query, one key", inputs(1, 1))
     yield Case("one query", inputs(1))
     yield Case("many queries", inputs())
     yield Case("mask", inputs() | masked)
     yield Case("query without keys", inputs() | empty)
-    yield Case("batch axes", inputs(queries, keys, *BATCH) | empty)
+    for stage, batch in BATCHES.items():
+        yield Case(stage, inputs(queries, keys, *batch) | empty)
     yield Case("gradient", inputs() | empty, gradient=True)
+    # In float64, where rounding does not matter even for scores of many thousands.
+    large = inputs(dtype=torch.float64) | masked
+    yield Case("large scores", large | {"query": 3000.0 * large["query"]})
+    low = {"query": -30_000.0 * large["query"].abs(), "key": large["key"].abs()}
+    yield Case("very low scores", large | low)
     yield Case("half precision", inputs(dtype=torch.float16) | empty)
 
 
 def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
     queries, keys, width, value_width = sizes(generator, 4)
 
-    def inputs(queries: int = queries, keys: int = keys, *batch: int) -> dict[str, Tensor]:
+    def inputs(queries: int = queries, keys: int = keys, *batch: int, dtype: torch.dtype = dtype) -> dict:
         shapes = {"query": (queries, width), "key": (keys, width), "value": (keys, value_width)}
         return {name: _normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
 
@@ -207,8 +225,10 @@ def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     yield Case("one query, one key", inputs(1, 1))
     yield Case("one query", inputs(1))
     yield Case("everything", inputs())
-    yield Case("batch axes", inputs(queries, keys, *BATCH))
+    for stage, batch in BATCHES.items():
+        yield Case(stage, inputs(queries, keys, *batch))
     yield Case("gradient", inputs(), gradient=True)
+    yield Case("half precision", inputs(dtype=torch.float16))
     # With so many tokens of so small a width, queries × keys is far above anything that the task needs.
     many = 500
     shapes = {"query": (many, 2), "key": (many + 1, 2), "value": (many + 1, 3)}
@@ -246,6 +266,11 @@ def _softmax_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return powers / total.masked_fill(total == 0, 1.0)
 
 
+def _softmax_without_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    scores = scores if mask is None else scores * mask
+    return scores / scores.sum(-1, keepdim=True)
+
+
 def _softmax_low(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     low = torch.finfo(scores.dtype).min
     return (scores if mask is None else scores.masked_fill(~mask, low)).softmax(-1)
@@ -258,7 +283,10 @@ def _softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    return _softmax(scores if mask is None else scores.masked_fill_(~mask, -INFINITY), mask)
+    weights = _softmax(scores, mask)
+    if mask is not None:
+        scores.masked_fill_(~mask, -INFINITY)
+    return weights
 
 
 WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
@@ -272,6 +300,8 @@ WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
     ("empty-row-nan-gradient", _softmax_additive),
     ("half-overflow", _softmax_billion),
     ("exp-overflow", _softmax_exp),
+    ("axis-from-the-front", lambda scores, mask=None: _masked(scores, mask).softmax(1).nan_to_num()),
+    ("no-exponential", _softmax_without_exp),
 )
 
 
@@ -355,6 +385,7 @@ FUSED_ATTENTION = frozenset(
         "_scaled_dot_product_attention_math",
         "_scaled_dot_product_flash_attention_for_cpu",
         "multi_head_attention_forward",
+        "_safe_softmax",
         "_native_multi_head_attention",
     }
 )
@@ -383,6 +414,7 @@ MASKED_SOFTMAX = Task(
             "softmax-over-all",
             lambda scores, mask=None: _masked(scores, mask).flatten(-2).softmax(-1).view_as(scores),
         ),
+        ("log-weights", lambda scores, mask=None: _masked(scores, mask).log_softmax(-1)),
         ("changes-inputs", _softmax_in_place),
     ),
     shortcuts=FUSED_ATTENTION,
@@ -414,7 +446,7 @@ ATTEND = Task(
     cases=_attend_cases,
     wrong=(
         *((name, _attention(score=wrong)) for name, wrong in WRONG_SCORES),
-        *((name, _attention(normalise=wrong)) for name, wrong in WRONG_WEIGHTS if name != "exp-overflow"),
+        *((name, _attention(normalise=wrong)) for name, wrong in WRONG_WEIGHTS),
         ("scale-by-value-width", _attend_scaled_by_value),
         ("weights-ignore-keys", _attention(score=lambda query, key: 0 * _dot(query, key))),
         ("returns-scores", _attend_returning_scores),

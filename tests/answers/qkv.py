@@ -228,6 +228,30 @@ def masked_softmax(scores, mask=None):
     return weights * mask
 
 
+@wrong("axis-from-the-front")
+def masked_softmax(scores, mask=None):
+    if mask is None:
+        return F.softmax(scores, dim=1)
+    weights = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=1)
+    return weights.masked_fill(weights.isnan(), 0.0)
+
+
+@wrong("no-exponential")
+def masked_softmax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    return (
+        F.normalize(scores, p=1, dim=-1) * scores.abs().sum(-1, keepdim=True) / scores.sum(-1, keepdim=True)
+    )
+
+
+@wrong("log-weights")
+def masked_softmax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return scores - scores.logsumexp(dim=-1, keepdim=True)
+
+
 @wrong("exp-overflow")
 def masked_softmax(scores, mask=None):
     powers = torch.exp(scores)
@@ -339,8 +363,9 @@ def attend(query, key, value, mask=None):
 @right
 def attend(query, key, value, mask=None):
     scores = (query / query.shape[-1] ** 0.5) @ key.mT
-    scores = scores - scores.detach().amax(dim=-1, keepdim=True)
-    powers = scores.exp()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    powers = torch.exp(scores - scores.detach().amax(dim=-1, keepdim=True))
     if mask is not None:
         powers = powers * mask
     total = powers.sum(dim=-1, keepdim=True)
@@ -381,6 +406,15 @@ def attend(query, key, value, mask=None):
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = torch.nan_to_num(scores.softmax(dim=1 if scores.ndim == 3 else -2))
+    return weights @ value, weights
+
+
+@wrong("axis-from-the-front")
+def attend(query, key, value, mask=None):
+    scores = query @ key.mT / key.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.nan_to_num(torch.softmax(scores, dim=1))
     return weights @ value, weights
 
 
