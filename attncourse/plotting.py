@@ -87,8 +87,9 @@ def heatmap(
     if ax is None:
         _, ax = plt.subplots(figsize=(1.6 + 0.62 * columns, 1.2 + 0.5 * rows))
     image = ax.imshow(cells.numpy(), vmin=0, vmax=1, cmap="cividis", aspect="auto", interpolation="nearest")
-    ax.set_xticks(range(columns), labels=keys)
-    ax.set_yticks(range(rows), labels=queries)
+    for axis, count, labels in ((ax.xaxis, columns, keys), (ax.yaxis, rows, queries)):
+        # A token may hold a $, which starts a formula elsewhere.
+        axis.set_ticks(range(count), labels=labels, **({} if labels is None else {"parse_math": False}))
     ax.set(xlabel="key", ylabel="query", title=title)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)

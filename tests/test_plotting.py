@@ -105,3 +105,9 @@ def test_the_same_figure_is_the_same_bytes(tmp_path):
 
 def test_importing_changes_no_setting():
     assert matplotlib.rcParams["svg.hashsalt"] == matplotlib.rcParamsDefault["svg.hashsalt"]
+
+
+def test_a_token_with_a_dollar_sign_is_no_formula():
+    ax = heatmap(torch.full((1, 2), 0.5), ["$x_$"], ["$", "a_b"])
+    ax.figure.canvas.draw()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["$x_$"]

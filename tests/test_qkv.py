@@ -942,3 +942,20 @@ def test_the_shape_annotations_refuse_a_wrong_result():
         jaxtyping.TypeCheckError, match=r"checking the return value of attncourse\.qkv\.attend"
     ):
         qkv.attend(ones(2, 3), ones(5, 3), ones(5, 11), normalise=lambda scores, mask: scores[:1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float32, 1e-30), (torch.float32, 1e30), (torch.float16, 1e4)]
+)
+def test_cosine_scores_do_not_depend_on_the_length_of_the_vectors(dtype, size):
+    query = torch.tensor([[3.0, 4.0]], dtype=dtype) * size
+    key = torch.tensor([[4.0, 3.0], [-3.0, -4.0]], dtype=dtype)
+    expected = torch.tensor([[24 / 25, -1.0]], dtype=dtype)
+    torch.testing.assert_close(qkv.cosine_scores(query, key), expected)
+
+
+def test_linear_attention_over_thousands_of_keys_stays_in_the_range_of_float16():
+    value = torch.full((3000, 2), 50.0, dtype=torch.float16)
+    query, key = torch.zeros(2, 16, dtype=torch.float16), torch.zeros(3000, 16, dtype=torch.float16)
+    context = qkv.linear_attention(query, key, value)
+    torch.testing.assert_close(context, torch.full((2, 2), 50.0, dtype=torch.float16), rtol=0.01, atol=0.0)
