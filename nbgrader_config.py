@@ -25,7 +25,8 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# Feedback pages show no hidden test, and run nothing that a learner wrote.
+# Feedback pages show no hidden test, run nothing that a learner wrote, and load nothing.
+c.GenerateFeedback.exporter_class = "attncourse.grading.feedback.FeedbackPage"
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
     "attncourse.grading.feedback.TellPending",

@@ -96,9 +96,10 @@ def release(topics: tuple[str, ...], gradebook: str | None) -> None:
 def grade(topic: str, gradebook: str | None) -> None:
     """Grade every submission of TOPIC.
 
-    A submission is gradebook/submitted/STUDENT/TOPIC/TOPIC.ipynb. Only what is new, changed or failed is
-    graded. Writes feedback pages, grades-TOPIC.csv and report.html. A submission that cannot be graded gets a
-    row that says why, and the others are graded.
+    A submission is gradebook/submitted/STUDENT/TOPIC/TOPIC.ipynb. Only what is new or changed is graded; what
+    failed is tried again, unless the learner's own code stopped the run. Writes feedback pages,
+    grades-TOPIC.csv and report.html. A submission that cannot be graded gets a row that says why, and
+    the others are graded.
 
     Submissions run unsandboxed on this machine, with your rights: grade only learners whom you trust.
 

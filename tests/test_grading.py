@@ -17,13 +17,16 @@ from urllib.request import urlopen
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from filelock import FileLock
 from nbgrader.api import Gradebook
 
 import attncourse.grading.stage
+from attncourse.grading.feedback import mathml
 from attncourse.grading.stage import LARGEST, Unreadable, parse_notebook, restore_cells
 from tests.toy_course import (
     DOUBLE,
     HEAD,
+    REPOSITORY,
     RIGHT,
     SOURCE,
     WRITTEN,
@@ -35,7 +38,9 @@ from tests.toy_course import (
 )
 
 ATTACK = """<script>alert(1)</script> <img src=x onerror=alert(1)> [link](javascript:alert(1))
-<a href="data:text/html,x">b</a> <iframe src="https://example.org"></iframe> **strong** $a < b$"""
+<a href="data:text/html,x">b</a> <iframe src="https://example.org"></iframe> **strong** $a < b$
+<img src="https://example.org/seen.png"> ![](attachment:lost.png) $\\text{<script>alert(1)</script>}$
+$\\href{javascript:alert(1)}{x}$ $\\style{background:url(https://example.org)}{x}$"""
 SHOW = """from IPython.display import HTML, Javascript, display
 display(HTML("<script>alert(2)</script><b onclick=alert(2)>x</b>"), Javascript("alert(3)"))
 def double(x):
@@ -55,9 +60,13 @@ CLASS = {
     "identity": (({"double": "def double(x):\n    return x"}, ()), ("graded", NO_DOUBLE, MARK)),
     "=1+1": (({}, ()), ("graded", ALL, MARK)),
     "test-deleted": (({}, ("test_double",)), ("graded", ALL, "deleted cells were put back: test_double")),
-    "all-deleted": (
-        ({}, ("double", "test_double", "why", "triple", "test_triple")),
-        ("graded", {"test_double": 0, "why": 0, "test_triple": 0}, "put back: double, test_double, why"),
+    "code-deleted": (
+        ({}, ("double", "test_double", "triple", "test_triple")),
+        (
+            "graded",
+            {"test_double": 0, "why": None, "test_triple": 0},
+            "put back: double, test_double, triple",
+        ),
     ),
     "test-edited": (({"double": "double = abs", "test_double": "pass"}, ()), ("graded", NO_DOUBLE, MARK)),
     "attack": (({"why": ATTACK, "double": SHOW}, ()), ("graded", ALL, MARK)),
@@ -84,6 +93,10 @@ BROKEN = {
     "list": (b"[]", "JSON, but not a notebook"),
     "other-json": (b'{"answer": 42}', "JSON, but not a notebook"),
     "no-source": (b'{"cells": [{"cell_type": "code", "metadata": {}}], "nbformat": 4}', "damaged notebook"),
+    "no-metadata": (
+        b'{"cells": [{"cell_type": "raw", "metadata": {}, "source": "x"}], "metadata": {}, "nbformat": 4}',
+        "no cell of the exercise set",
+    ),
     "too-new": (b'{"cells": [], "metadata": {}, "nbformat": 5, "nbformat_minor": 0}', "damaged notebook"),
     "deep": (b'{"cells": ' + b"[" * 100_000, "damaged or cut off"),
     "a[1]": (b"{}", "nbgrader cannot work with this folder's name"),
@@ -119,6 +132,10 @@ def graded(tmp_path_factory):
     right = json.dumps(fill(notebook, RIGHT))
     submit(repository, "other-name", right.encode(), name="final (2).ipynb")
     submit(repository, "学生", right.encode("utf-16"))
+    copied = fill(notebook, RIGHT)
+    copied["cells"] += [c for c in copied["cells"] if "nbgrader" in c["metadata"]]
+    submit(repository, "copied", json.dumps(copied).encode())
+    (repository / "gradebook/submitted/classmate").symlink_to("right")
     submit(repository, "two words", right.encode("utf-8-sig"))
     submit(repository, "huge", b" " * (LARGEST + 1))
     submit(repository, "shadow", right.encode()).with_name("csv.py").write_text("raise SystemExit")
@@ -183,6 +200,8 @@ def test_row_of_what_is_no_notebook(student, graded):
         ("学生", "graded", "4", MARK),
         ("two words", "graded", "4", MARK),
         ("shadow", "graded", "4", MARK),
+        ("copied", "graded", "4", "of copied cells the first counts: double, test_double"),
+        ("classmate", "unreadable", "", "not a folder"),
         ("huge", "unreadable", "", "at most 10,000,000 are read"),
         ("two-names", "unreadable", "", "no toy.ipynb in the folder, but several others"),
         ("pipe", "unreadable", "", "not a regular file"),
@@ -204,6 +223,7 @@ def test_every_submission_has_exactly_one_row(graded):
     folders = {path.name for path in (repository / "gradebook" / "submitted").iterdir() if path.is_dir()}
     assert len(list(csv.reader(text.splitlines()))) == len(folders) + 2  # the header, and "registered"
     assert "a file" not in grades(repository)
+    assert "submitted/a file lies in no student's folder; submissions go to" in output
     assert f"[{len(folders) + 1}/{len(folders) + 1}]" in output
 
 
@@ -242,6 +262,7 @@ def test_report_needs_no_network_and_names_misconceptions(graded):
     page = BeautifulSoup(html, "html.parser")
     assert not page.find_all(["script", "link", "img", "iframe"])
     assert "http" not in html
+    assert page.find("table").thead.find_all("th")[2].get_text(" ").split() == ["score", "(of", "6)"]
     rows = {row.th.text: row for row in page.find("table").tbody.find_all("tr")}
     assert set(rows) == {name.removeprefix("'") for name in grades(repository)}
     assert [cell.text for cell in rows["right"].find_all("td")] == ["graded", "4", "3", "", "1", MARK]
@@ -258,7 +279,7 @@ def feedback(repository: Path, student: str) -> str:
     return (repository / "gradebook" / "feedback" / student / "toy" / "toy.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("student", ["right", "partly-right", "identity", "blank", "all-deleted", "attack"])
+@pytest.mark.parametrize("student", ["right", "partly-right", "identity", "blank", "code-deleted", "attack"])
 def test_feedback_shows_no_hidden_test(student, graded):
     text = BeautifulSoup(feedback(graded[0], student), "html.parser").text
     assert "check_double(double)" in text
@@ -276,16 +297,70 @@ def test_instructor_still_sees_the_hidden_tests(graded):
 
 def test_feedback_runs_nothing_that_a_learner_wrote(graded):
     page = BeautifulSoup(feedback(graded[0], "attack"), "html.parser")
-    scripts = [script for script in page.find_all("script") if "MathJax" not in script.text]
-    assert [script.get("src", "").split("/")[-1].split("?")[0] for script in scripts] == [
-        "latest.js"
-    ]  # MathJax
-    assert not page.find_all(["iframe", "form", "object", "embed"])
+    assert not page.find_all(["script", "iframe", "form", "object", "embed"])
     for element in page.find_all(True):
-        assert not [name for name in element.attrs if name.startswith("on")]
+        assert not [name for name in element.attrs if name.startswith("on") or name == "style"]
         assert not str(element.get("href", "")).lower().startswith(("javascript", "data"))
     assert page.find("strong", string="strong")
-    assert "$a < b$" in page.text
+    assert "a<b" in [math.text for math in page.find_all("math")]
+
+
+@pytest.mark.parametrize("student", ["right", "attack"])
+def test_feedback_loads_nothing(student, graded):
+    page = BeautifulSoup(feedback(graded[0], student), "html.parser")
+    policy = page.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert not page.find_all("link")
+    assert all(element["src"].startswith("data:") for element in page.find_all(src=True))
+    assert "@import" not in page.style.text
+    assert "url(" not in page.style.text
+
+
+def test_feedback_shows_formulas_without_a_script(graded):
+    page = BeautifulSoup(feedback(graded[0], "right"), "html.parser")
+    assert "$" not in page.text
+    formula = page.find("details").find("math")
+    assert [(part.name, part.text) for part in formula.mrow.find_all(True)] == [
+        ("mi", "x"),
+        ("mo", "<"),
+        ("mi", "x"),
+        ("mo", "+"),
+        ("mn", "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tex", "shown"),
+    [
+        (r"\text{<b>}", "<mtext>&lt;b&gt;</mtext>"),
+        (r"\href{javascript:alert(1)}{x}", "<mrow><mrow><mi>x</mi></mrow></mrow>"),
+        (r"\nosuchcommand", r"<code>\nosuchcommand</code>"),
+        (r"a<b_", "<code>a&lt;b_</code>"),
+    ],
+)
+def test_a_formula_is_harmless_or_shown_as_written(tex, shown):
+    html = mathml(tex, "inline")
+    assert shown in html
+    assert html.startswith(("<code>", '<math display="inline">'))
+
+
+def test_every_formula_of_the_course_is_converted():
+    text = "\n".join(path.read_text() for path in (REPOSITORY / "solutions").glob("*.py"))
+    formulas = [a or b for a, b in re.findall(r"\$\$([^$]+)\$\$|\$([^$]+)\$", text.replace("\n#", "\n"))]
+    assert len(formulas) > 5
+    assert not [tex for tex in formulas if not mathml(tex, "block").startswith("<math")]
+
+
+def test_feedback_lists_the_questions_by_name(graded):
+    page = BeautifulSoup(feedback(graded[0], "partly-right"), "html.parser")
+    rows = [[cell.text for cell in row.find_all("td")] for row in page.find("table").tbody.find_all("tr")]
+    assert rows == [
+        ["test_double", "3 of 3 points"],
+        ["why", "0 of 2 points"],
+        ["test_triple", "0 of 1 points"],
+    ]
+    assert page.h1.text.split() == ["toy:", "3", "of", "6", "points"]
+    assert all(page.find(id=link["href"][1:]) for link in page.find("table").find_all("a"))
 
 
 def test_feedback_says_that_a_mark_is_missing_and_keeps_what_was_given(graded):
@@ -302,21 +377,76 @@ def test_nothing_of_a_failed_submission_is_left(graded):
     assert not (gradebook / "staged").exists()
 
 
-def test_a_second_run_grades_only_what_failed(again):
+def test_two_graders_at_once_are_refused(again):
+    with FileLock(again / "gradebook" / "grading.lock"):
+        result = run("grade", "toy")
+    assert result.exit_code == 2
+    assert "another `attncourse grade` is at work" in result.output
+
+
+def test_a_second_run_runs_nothing_again(again):
     result = run("grade", "toy")
     assert result.exit_code == 0
     for student, score in (("right", 4), ("identity", 1), ("blank", 0)):
         assert f"] {student}: unchanged: graded, {score} points" in result.output
-    assert "] killed: failed (" in result.output
+    assert "] killed: unchanged: failed\n" in result.output
     assert set(grades(again)) == {"right", "identity", "blank", "killed"}
+    assert "the Python process ended at cell 3" in grades(again)["killed"]["reason"]
+
+
+def give_mark(repository: Path, student: str, points: float, comment: str) -> None:
+    """What the formgrader does when a person marks the written answer."""
+    with database(repository) as gradebook:
+        mark = gradebook.find_grade("why", "toy", "toy", student)
+        mark.manual_score, mark.needs_manual_grade = points, False
+        gradebook.find_comment("why", "toy", "toy", student).manual_comment = comment
+        gradebook.db.commit()
+
+
+@pytest.mark.parametrize("between", ["", "double"])
+def test_a_mark_does_not_outlive_the_text_that_it_was_given_for(between, again):
+    give_mark(again, "right", 2, "Good, but short.")
+    run("grade", "toy")
+    answers = RIGHT | {"why": "Other words."}
+    if between:  # a version that cannot be graded does not save the mark
+        submit(again, "right", fill(released(again), answers | {between: "exit()"}))
+        assert "] right: failed (" in run("grade", "toy").output
+    submit(again, "right", fill(released(again), answers))
+    assert "] right: graded, 4 points (" in run("grade", "toy").output
+    row = grades(again)["right"]
+    assert (row["score"], row["why"]) == ("4", "")
+    assert row["reason"] == f"why had 2 points before its text changed; {MARK}"
+    page = feedback(again, "right")
+    assert "Good, but short." not in page
+    assert "A person has yet to mark this answer." in page
+    with database(again) as gradebook:
+        assert gradebook.find_grade("why", "toy", "toy", "right").needs_manual_grade
+
+    give_mark(again, "right", 1, "Better.")
+    run("grade", "toy")
+    assert grades(again)["right"]["score"] == "5"
+    notebook = fill(released(again), answers)
+    picture = {"attachments": {"a.png": {"image/png": "AAAA"}}}
+    notebook["cells"] = [cell | picture if cell["id"] == "why" else cell for cell in notebook["cells"]]
+    submit(again, "right", notebook)
+    run("grade", "toy")
+    assert grades(again)["right"]["why"] == ""
+    assert "Better." not in feedback(again, "right")
+
+
+def test_a_mark_is_taken_back_when_the_answer_is_deleted(again):
+    give_mark(again, "right", 2, "Good, but short.")
+    run("grade", "toy")
+    submit(again, "right", fill(released(again), RIGHT, ("why",)))
+    assert "] right: graded, 4 points (" in run("grade", "toy").output
+    row = grades(again)["right"]
+    assert row["why"] == "0"
+    assert "why had 2 points before its text changed" in row["reason"]
+    assert "Good, but short." not in feedback(again, "right")
 
 
 def test_only_a_changed_submission_is_graded_again_and_keeps_its_marks(again):
-    with database(again) as gradebook:
-        mark = gradebook.find_grade("why", "toy", "toy", "right")
-        mark.manual_score, mark.needs_manual_grade = 1.5, False
-        gradebook.find_comment("why", "toy", "toy", "right").manual_comment = "Good, but short."
-        gradebook.db.commit()
+    give_mark(again, "right", 1.5, "Good, but short.")
     submit(again, "killed", fill(released(again), RIGHT | {"triple": ""}))
     result = run("grade", "toy")
     assert "] right: unchanged: graded, 5.5 points" in result.output
@@ -393,6 +523,9 @@ def test_a_fault_of_the_grader_itself_costs_one_row(again, monkeypatch):
     assert (rows["right"]["status"], rows["right"]["score"]) == ("failed", "")
     assert rows["right"]["reason"] == "RuntimeError: no space left"
     assert rows["blank"]["score"] == "4"
+    monkeypatch.undo()
+    monkeypatch.chdir(again)
+    assert "] right: graded, 3 points (" in run("grade", "toy").output
 
 
 def test_a_mended_test_is_applied_to_all(again):
@@ -541,20 +674,24 @@ def test_only_text_and_pictures_of_a_cell_are_taken():
     "mark", [{}, None, [], "x", {"grade_id": 3}, {"grade_id": "b"}, {"grade_id": "a", "grade": 7}]
 )
 def test_metadata_comes_from_the_release(mark):
-    given = nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade_id": "a", "points": 1}})
-    sent = nbformat.v4.new_code_cell("mine", metadata={"nbgrader": mark})
-    notebook = nbformat.v4.new_notebook(cells=[sent])
-    restored = restore_cells(notebook, nbformat.v4.new_notebook(cells=[given]))
+    given = [
+        nbformat.v4.new_code_cell("", metadata={"nbgrader": {"grade_id": name, "points": 1}}) for name in "za"
+    ]
+    sent = [nbformat.v4.new_code_cell("mine", metadata={"nbgrader": m}) for m in ({"grade_id": "z"}, mark)]
+    notebook = nbformat.v4.new_notebook(cells=sent)
+    notes = restore_cells(notebook, nbformat.v4.new_notebook(cells=given))
     marks = [cell.metadata.get("nbgrader") for cell in notebook.cells if "nbgrader" in cell.metadata]
-    assert marks == [{"grade_id": "a", "points": 1}]
-    assert restored == ([] if mark == {"grade_id": "a", "grade": 7} else ["a"])
+    assert marks == [{"grade_id": "z", "points": 1}, {"grade_id": "a", "points": 1}]
+    kept = mark == {"grade_id": "a", "grade": 7}
+    assert notes == ([] if kept else ["deleted cells were put back: a"])
 
 
 def test_deleted_cells_return_to_their_places():
     cells = [nbformat.v4.new_code_cell(name, metadata={"nbgrader": {"grade_id": name}}) for name in "abcde"]
     kept = [nbformat.v4.new_code_cell("mine"), copy.deepcopy(cells[1]), copy.deepcopy(cells[3])]
     notebook = nbformat.v4.new_notebook(cells=kept)
-    assert restore_cells(notebook, nbformat.v4.new_notebook(cells=cells)) == ["a", "c", "e"]
+    notes = restore_cells(notebook, nbformat.v4.new_notebook(cells=cells))
+    assert notes == ["deleted cells were put back: a, c, e"]
     assert [cell.source for cell in notebook.cells] == ["a", "mine", "b", "c", "d", "e"]
 
 

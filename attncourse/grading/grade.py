@@ -5,11 +5,15 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import click
 import nbformat
+from filelock import FileLock, Timeout
+from nbformat import NotebookNode
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
@@ -22,7 +26,7 @@ from attncourse.grading.stage import Unreadable, find_notebook, read_regular, st
 UNSANDBOXED = (
     "Submissions run unsandboxed on this machine, with your rights: grade only learners whom you trust."
 )
-MISCONCEPTION = re.compile(r"\[misconception: ([^\]]+)\]")
+MISCONCEPTION = re.compile(r"\[misconception: ([a-z-]+)\]")
 
 
 @dataclass
@@ -36,6 +40,8 @@ class Row:
         fingerprint: digest of all that the scores depend on.
         pages: digest of the marks and comments that the feedback page shows.
         misconceptions: names of the misconceptions that the checks recognised.
+        stopped: whether a cell of the learner ended the run, which another run would repeat.
+        answers: digest of each written answer, with its pictures, when it was graded last.
         points: points of each question; None where a person has yet to give them.
     """
 
@@ -45,6 +51,8 @@ class Row:
     fingerprint: str = ""
     pages: str = ""
     misconceptions: list[str] = field(default_factory=list)
+    stopped: bool = False
+    answers: dict[str, str] = field(default_factory=dict)
     points: dict[str, float | None] = field(default_factory=dict)
 
     @property
@@ -94,7 +102,9 @@ def printable(text: str, length: int = 300) -> str:
 
 
 def grade(course: Course, topic: str) -> list[Row]:
-    """Grades what is new, changed or failed in `submitted/`, and tells its progress.
+    """Grades what is new or changed in `submitted/`, and tells its progress.
+
+    What failed is tried again, unless a cell of the learner was the reason.
 
     Args:
         course: the course.
@@ -107,6 +117,27 @@ def grade(course: Course, topic: str) -> list[Row]:
         CourseError: the topic is not released in this gradebook, or nothing was submitted.
     """
     students = _students(course, topic)
+    with _only_grader(course):
+        return _grade_all(course, topic, students)
+
+
+@contextmanager
+def _only_grader(course: Course) -> Iterator[None]:
+    """Holds the lock of the gradebook: two graders at once would mix up their scores."""
+    lock = FileLock(course.gradebook / "grading.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise CourseError(
+            f"another `attncourse grade` is at work in {course.gradebook}; wait for it"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _grade_all(course: Course, topic: str, students: list[str]) -> list[Row]:
     state, code = State(course), _code_digest(course, topic)
     rows = state.topics.setdefault(topic, {})
     click.echo(UNSANDBOXED)
@@ -116,10 +147,11 @@ def grade(course: Course, topic: str) -> list[Row]:
             start = time.monotonic()
             fingerprint = _fingerprint(course, topic, student, code)
             row = rows.get(student)
-            current = row and row.status == "graded" and row.fingerprint == fingerprint
-            current = current and _has_result(course, topic, student)
+            current = row and row.fingerprint == fingerprint
+            current = current and (row.stopped or _has_result(course, topic, row))
             if not current:
-                rows[student] = row = Row(student, fingerprint=fingerprint)
+                answers = row.answers if row else {}
+                rows[student] = row = Row(student, fingerprint=fingerprint, answers=answers)
                 state.save()
             try:
                 if not current:
@@ -131,7 +163,8 @@ def grade(course: Course, topic: str) -> list[Row]:
                 row.status, row.reason = "unreadable", printable(error)
             except Exception as error:  # whatever a notebook does to nbgrader, the next one is graded
                 cause = log.error if isinstance(error, NbGraderException) and log.error else error
-                kind = "" if isinstance(cause, CellStopped) else f"{type(cause).__name__}: "
+                row.stopped = isinstance(cause, CellStopped)
+                kind = "" if row.stopped else f"{type(cause).__name__}: "
                 row.status, row.reason, row.points = "failed", printable(f"{kind}{cause}"), {}
                 _clear(course, topic, student)
             log.error = None
@@ -161,7 +194,13 @@ def _students(course: Course, topic: str) -> list[str]:
         )
     if not submitted.is_dir():
         raise CourseError(f"no folder {submitted}; submissions go to submitted/STUDENT/{topic}/{topic}.ipynb")
-    present = {path.name for path in submitted.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    entries = [path for path in submitted.iterdir() if not path.name.startswith(".")]
+    present = {path.name for path in entries if path.is_dir()}
+    for loose in sorted({path.name for path in entries} - present):
+        click.echo(
+            f"Not graded: {submitted / printable(loose)} lies in no student's folder;"
+            f" submissions go to submitted/STUDENT/{topic}/{topic}.ipynb"
+        )
     if not present | registered:
         raise CourseError(f"{submitted} holds no student's folder, and no student is registered")
     return sorted(present | registered)
@@ -172,7 +211,7 @@ def _code_digest(course: Course, topic: str) -> bytes:
     package = Path(__file__).parents[1]
     files = [course.folder("source", topic) / f"{topic}.ipynb", course.repository / CONFIG_FILE]
     digest = hashlib.sha256()
-    for path in files + sorted(package.rglob("*.py")):
+    for path in files + sorted([*package.rglob("*.py"), *package.rglob("*.j2")]):
         digest.update(path.read_bytes())
     return digest.digest()
 
@@ -189,13 +228,14 @@ def _fingerprint(course: Course, topic: str, student: str, code: bytes) -> str:
     return digest.hexdigest()
 
 
-def _has_result(course: Course, topic: str, student: str) -> bool:
+def _has_result(course: Course, topic: str, row: Row) -> bool:
     with course.database() as gradebook:
         try:
-            gradebook.find_submission(topic, student)
+            gradebook.find_submission(topic, row.student)
         except MissingEntry:
             return False
-    return (course.folder("autograded", topic, student) / f"{topic}.ipynb").is_file()
+    notebook = course.folder("autograded", topic, row.student) / f"{topic}.ipynb"
+    return row.status == "graded" and notebook.is_file()
 
 
 def _clear(course: Course, topic: str, student: str) -> None:
@@ -246,6 +286,7 @@ def _grade_student(course: Course, topic: str, row: Row) -> None:
     finally:
         rmtree(str(staged.parents[1]))
     notebook = nbformat.read(course.folder("autograded", topic, row.student) / f"{topic}.ipynb", as_version=4)
+    notes += _take_back_marks(course, topic, row, notebook)
     slow = [describe(cell, i) for i, cell in enumerate(notebook.cells) if timed_out(cell)]
     if slow:
         notes.append(f"stopped because they ran too long: {', '.join(slow)}")
@@ -258,6 +299,28 @@ def _grade_student(course: Course, topic: str, row: Row) -> None:
     ]
     row.misconceptions = sorted({name for text in failures for name in MISCONCEPTION.findall(text)})
     row.status, row.reason = "graded", printable("; ".join(notes))
+
+
+def _take_back_marks(course: Course, topic: str, row: Row, notebook: NotebookNode) -> list[str]:
+    """Take back what a person gave to a written answer whose text has changed since, and say so."""
+    answers, notes = {}, []
+    for cell in notebook.cells:
+        if is_grade(cell) and is_solution(cell):
+            text = json.dumps([cell.source, cell.get("attachments")], sort_keys=True)
+            answers[cell.metadata.nbgrader.grade_id] = hashlib.sha256(text.encode()).hexdigest()
+    with course.database() as gradebook:
+        for name, digest in answers.items():
+            if row.answers.get(name, digest) == digest:
+                continue
+            mark = gradebook.find_grade(name, topic, topic, row.student)
+            if mark.manual_score is not None:
+                notes.append(f"{name} had {mark.score:g} points before its text changed")
+            mark.manual_score, mark.extra_credit = None, None
+            mark.needs_manual_grade = mark.auto_score is None
+            gradebook.find_comment(name, topic, topic, row.student).manual_comment = None
+        gradebook.db.commit()
+    row.answers = answers
+    return notes
 
 
 def _read_points(course: Course, topic: str, row: Row) -> None:

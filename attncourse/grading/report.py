@@ -64,6 +64,7 @@ def write_report(course: Course) -> Path:
             {
                 "name": topic,
                 "questions": questions(course, topic),
+                "maximum": sum(questions(course, topic).values()),
                 "rows": [rows[student] for student in sorted(rows)],
                 "page": page,
                 "statuses": Counter(row.status for row in rows.values()),

@@ -39,7 +39,7 @@ def find_notebook(folder: Path, topic: str) -> Path:
     Raises:
         Unreadable: the folder is a link or not a folder, or holds no notebook, or several under other names.
     """
-    if folder.is_symlink() or not folder.is_dir():
+    if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise Unreadable(f"{folder.name} is not a folder")
     try:
         notebooks = [path for path in folder.iterdir() if path.suffix == ".ipynb"]
@@ -89,31 +89,46 @@ def _clean(cell: NotebookNode) -> NotebookNode:
 def restore_cells(notebook: NotebookNode, released: NotebookNode) -> list[str]:
     """Gives the cells of the exercise set their released metadata, and puts deleted ones back.
 
+    A copy of a cell runs in its place, but is no cell of the set any more: nbgrader refuses two of a name.
+
     Args:
         notebook: the learner's notebook; it is changed in place.
         released: the notebook that was handed out.
 
     Returns:
-        The grade ids of the cells that were put back.
+        What a person should know, one sentence each.
+
+    Raises:
+        Unreadable: no cell of the set is in the notebook.
     """
     given = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if "nbgrader" in cell.metadata}
+    present, copied = set(), []
     for cell in notebook.cells:
         mark = cell.metadata.pop("nbgrader", None)
         name = mark.get("grade_id") if isinstance(mark, dict) else None
-        if isinstance(name, str) and name in given:
+        if not (isinstance(name, str) and name in given):
+            continue
+        if name in present:
+            copied.append(name)
+        else:
             cell.metadata["nbgrader"] = given[name].metadata.nbgrader.copy()
+            present.add(name)
+    if not present:
+        raise Unreadable(
+            "no cell of the exercise set is in the notebook; an editor may have dropped the cells' metadata:"
+            " the answers must be copied into a fresh set"
+        )
     restored, position = [], 0
     for name, cell in given.items():
-        places = [
-            i for i, c in enumerate(notebook.cells) if c.metadata.get("nbgrader", {}).get("grade_id") == name
-        ]
-        if places:
-            position = places[-1] + 1
+        if name in present:
+            names = [c.metadata.get("nbgrader", {}).get("grade_id") for c in notebook.cells]
+            position = names.index(name) + 1
         else:
             notebook.cells.insert(position, cell)
             position += 1
             restored.append(name)
-    return restored
+    notes = [f"deleted cells were put back: {', '.join(restored)}"] if restored else []
+    return notes + ([f"of copied cells the first counts: {', '.join(copied)}"] if copied else [])
 
 
 def stage(folder: Path, topic: str, released: NotebookNode, destination: Path) -> list[str]:
@@ -137,10 +152,10 @@ def stage(folder: Path, topic: str, released: NotebookNode, destination: Path) -
     path = find_notebook(folder, topic)
     notebook = parse_notebook(read_regular(path))
     notebook.metadata = released.metadata.copy()
-    restored = restore_cells(notebook, released)
+    notes = restore_cells(notebook, released)
     nbformat.write(notebook, destination / f"{topic}.ipynb")
-    notes = [f"the notebook was named {path.name}"] if path.stem != topic else []
-    notes += [f"deleted cells were put back: {', '.join(restored)}"] if restored else []
+    if path.stem != topic:
+        notes.append(f"the notebook was named {path.name}")
     try:
         time = read_regular(folder / "timestamp.txt", 1000).decode().strip()
         parse_utc(time)
