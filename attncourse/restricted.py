@@ -1,0 +1,584 @@
+"""Restricted attention: masks that let a query see few keys, and forms that never make the n×n matrix.
+
+Each mask is the reference: ``attend`` with it costs n² scores. The form beside it gives the same context from
+far fewer scores, or keeps few of them at a time. It never holds all weights, so it returns the context alone.
+
+The functions of the cost model give the entries of Table 1 of Vaswani et al. (2017).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attncourse.masks import causal_mask, window_mask
+from attncourse.qkv import _check_mask, _check_same_width, attend, elu_features, scaled_dot_scores
+
+Layer = Literal["self-attention", "recurrent", "convolutional", "restricted"]
+
+# A block of queries meets all keys in the reach of any of them, so long blocks waste scores; short ones make
+# many small calls. 256 was the fastest on a CPU at radius 128. Keys come in units, a divisor of the block.
+BLOCK, UNIT = 256, 64
+
+
+def window_attention(
+    query: Float[Tensor, "*#batch length d_key"],
+    key: Float[Tensor, "*#batch length d_key"],
+    value: Float[Tensor, "*#batch length d_value"],
+    *,
+    radius: int,
+    causal: bool = False,
+) -> Float[Tensor, "*batch length d_value"]:
+    """Attends to the keys at most ``radius`` positions away, with time and memory linear in the length.
+
+    The queries are cut into blocks. Each block attends, with a small mask, to the keys that lie in the window
+    of any of its queries.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        radius: largest distance between a query and its keys, in tokens, at least 0.
+        causal: whether a query may attend only to keys up to its own position.
+
+    Returns:
+        The context that ``attend`` gives with ``window_mask``, joined with ``causal_mask`` if ``causal``.
+
+    Raises:
+        ValueError: if the radius is negative, if the three lengths differ, or if queries and keys differ in
+            width or have width 0.
+
+    Source: Vaswani et al. (2017), section 4, "restricted" self-attention. Chapter: ``restricted``.
+    """
+    _check_sequences(query, key, value)
+    windows = _windows(query, key, value, radius, causal)
+    return torch.cat([F.scaled_dot_product_attention(*window) for window in windows], dim=-2)
+
+
+def streaming_attention(
+    query: Float[Tensor, "*#batch queries d_key"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    causal: bool = False,
+    chunk: int = 256,
+) -> Float[Tensor, "*batch queries d_value"]:
+    """Attends to all keys, chunk by chunk, with the scores of one chunk in memory at a time.
+
+    Softmax needs the largest score and the sum over all keys. Both are kept as running values: when a chunk
+    brings a larger score, what was summed up so far is scaled down to it. (The memory is linear in the
+    number of keys without gradients only: the backward pass keeps the weights of every chunk.)
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``.
+        causal: whether a query may attend only to keys up to its own position; joined with the mask.
+        chunk: number of keys read at a time, in tokens, at least 1.
+
+    Returns:
+        The context that ``attend`` gives; 0 where a query may attend to no key.
+
+    Raises:
+        ValueError: if the chunk is below 1, if widths, numbers of keys or the mask do not fit, if the width
+            is 0, or if the mask is not boolean.
+
+    Source: Milakov and Gimelshein (2018), arXiv:1805.02867, for the running maximum and sum. Chapter:
+    ``restricted``.
+    """
+    _check_at_least("chunk", chunk, 1)
+    _check_same_width(query, key)
+    queries, keys = query.shape[-2], key.shape[-2]
+    if value.shape[-2] != keys:
+        raise ValueError(f"key and value need the same number of keys, but have {keys} and {value.shape[-2]}")
+    pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    batch = torch.broadcast_shapes(pairs, value.shape[:-2])
+    if mask is not None:
+        _check_mask(mask, torch.Size([*pairs, queries, keys]))
+        mask = mask.expand(*mask.shape[:-1], keys)
+    # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
+    wide = torch.promote_types(query.dtype, torch.float32)
+    largest = query.new_full((*pairs, queries, 1), float("-inf"), dtype=wide)
+    total = query.new_zeros((*pairs, queries, 1), dtype=wide)
+    context = query.new_zeros((*batch, queries, value.shape[-1]), dtype=wide)
+    position = torch.arange(queries, device=query.device).unsqueeze(-1)
+    # Slices of the whole would each give a gradient as long as the whole; `split` gives one for all.
+    chunks = zip(key.split(chunk, dim=-2), value.split(chunk, dim=-2), strict=True)
+    for start, (key_chunk, value_chunk) in zip(range(0, max(keys, 1), chunk), chunks, strict=True):
+        stop = start + key_chunk.shape[-2]
+        scores = scaled_dot_scores(query, key_chunk).to(wide)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[..., start:stop], float("-inf"))
+        if causal:
+            ahead = torch.arange(start, stop, device=query.device) > position
+            scores = scores.masked_fill(ahead, float("-inf"))
+        # The shift cancels in the quotient, so it takes no gradient.
+        new_largest = largest
+        if keys:
+            new_largest = torch.maximum(largest, scores.detach().amax(dim=-1, keepdim=True))
+        # While a query has seen no key, -inf - -inf would be NaN.
+        shift = new_largest.masked_fill(new_largest == float("-inf"), 0.0)
+        shrink, weights = torch.exp(largest - shift), torch.exp(scores - shift)
+        total = total * shrink + weights.sum(dim=-1, keepdim=True)
+        context = context * shrink + weights @ value_chunk.to(wide)
+        largest = new_largest
+    return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
+
+
+def causal_linear_attention(
+    query: Float[Tensor, "*#batch length d_key"],
+    key: Float[Tensor, "*#batch length d_key"],
+    value: Float[Tensor, "*#batch length d_value"],
+    *,
+    feature_map: Callable[[Tensor], Tensor] = elu_features,
+    chunk: int = 64,
+) -> Float[Tensor, "*batch length d_value"]:
+    """Attends to the keys so far with the dot product of positive features as weights, at linear cost.
+
+    What lies before a chunk is one running sum, ``features(key)ᵀ · value``, that each query of the chunk
+    reads. Only pairs inside the chunk are scored one by one.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        feature_map: gives the features; they must be positive for the weights to be an average.
+        chunk: number of positions read at a time, in tokens, at least 1.
+
+    Returns:
+        The context of each query: the average of the values up to its own position, with weights in
+        proportion to ``features(query) · features(key)``; 0 where all features round to 0.
+
+    Raises:
+        ValueError: if the chunk is below 1, if the three lengths differ, or if queries and keys differ in
+            width or have width 0.
+
+    Source: Katharopoulos et al. (2020), causal masking, here in chunks. Chapter: ``restricted``.
+    """
+    _check_at_least("chunk", chunk, 1)
+    _check_sequences(query, key, value)
+    # The sums over many keys leave the range of float16.
+    wide = torch.promote_types(query.dtype, torch.float32)
+    # A value of 1 for every key collects the sum of the weights, by which the context is divided.
+    ones = value.new_ones((*value.shape[:-1], 1))
+    value = torch.cat([value, ones], dim=-1)
+    query, key = feature_map(query), feature_map(key)
+    parts = (tensor.to(wide).split(chunk, dim=-2) for tensor in (query, key, value))
+    state = key.new_zeros((key.shape[-1], value.shape[-1]), dtype=wide)
+    contexts = []
+    for query_chunk, key_chunk, value_chunk in zip(*parts, strict=True):
+        inside = (query_chunk @ key_chunk.mT).tril() @ value_chunk
+        contexts.append(query_chunk @ state + inside)
+        state = state + key_chunk.mT @ value_chunk
+    context, total = torch.cat(contexts, dim=-2).split([value.shape[-1] - 1, 1], dim=-1)
+    return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
+
+
+def block_mask(
+    queries: int, keys: int | None = None, *, size: int, device: torch.device | str | None = None
+) -> Bool[Tensor, "queries keys"]:
+    """Lets a query attend to the keys of its own block, where the sequence is cut into blocks of ``size``.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``queries`` if left out.
+        size: length of a block, in tokens, at least 1; the last block may be shorter.
+        device: where the mask is made.
+
+    Returns:
+        True where query and key lie in the same block.
+
+    Raises:
+        ValueError: if a number of tokens is negative, or the size below 1.
+
+    Source: Liu et al. (2018), arXiv:1801.10198, "local attention". Chapter: ``restricted``.
+    """
+    _check_at_least("size", size, 1)
+    key, query = _positions(queries, keys, device)
+    return key // size == query // size
+
+
+def block_attention(
+    query: Float[Tensor, "*#batch length d_key"],
+    key: Float[Tensor, "*#batch length d_key"],
+    value: Float[Tensor, "*#batch length d_value"],
+    *,
+    size: int,
+    causal: bool = False,
+) -> Float[Tensor, "*batch length d_value"]:
+    """Attends inside blocks of ``size`` positions, with time and memory linear in the length.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        size: length of a block, in tokens, at least 1; the last block may be shorter.
+        causal: whether a query may attend only to keys up to its own position.
+
+    Returns:
+        The context that ``attend`` gives with ``block_mask``, joined with ``causal_mask`` if ``causal``.
+
+    Raises:
+        ValueError: if the size is below 1, if the three lengths differ, or if queries and keys differ in
+            width or have width 0.
+
+    Source: Liu et al. (2018), arXiv:1801.10198, "local attention". Chapter: ``restricted``.
+    """
+    _check_at_least("size", size, 1)
+    _check_sequences(query, key, value)
+    length = query.shape[-2]
+    size = min(size, max(length, 1))
+    blocks, rest = divmod(length, size)
+    parts = (tensor.split([length - rest, rest], dim=-2) for tensor in (query, key, value))
+    whole, last = zip(*parts, strict=True)
+    # All whole blocks at once: the axis of blocks is one more batch axis.
+    whole = [tensor.unflatten(-2, (blocks, size)) for tensor in whole]
+    contexts = [
+        attend(*part, causal_mask(part[0].shape[-2], device=query.device) if causal else None)[0]
+        for part in (whole, last)
+    ]
+    return torch.cat([contexts[0].flatten(-3, -2), contexts[1]], dim=-2)
+
+
+def dilated_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    radius: int,
+    dilation: int,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Lets a query attend to every ``dilation``-th key, up to ``radius`` of them on both sides.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``queries`` if left out.
+        radius: largest number of steps between a query and its keys, at least 0.
+        dilation: length of a step, in tokens, at least 1; with 1 this is ``window_mask``.
+        device: where the mask is made.
+
+    Returns:
+        True where ``key position - query position`` is a multiple of ``dilation``, and at most
+        ``radius * dilation`` in absolute value.
+
+    Raises:
+        ValueError: if a number of tokens or the radius is negative, or the dilation below 1.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "dilated sliding window". Chapter: ``restricted``.
+    """
+    _check_at_least("dilation", dilation, 1)
+    _check_at_least("radius", radius, 0)
+    key, query = _positions(queries, keys, device)
+    distance = (key - query).abs()
+    return (distance <= radius * dilation) & (distance % dilation == 0)
+
+
+def dilated_attention(
+    query: Float[Tensor, "*#batch length d_key"],
+    key: Float[Tensor, "*#batch length d_key"],
+    value: Float[Tensor, "*#batch length d_value"],
+    *,
+    radius: int,
+    dilation: int,
+    causal: bool = False,
+) -> Float[Tensor, "*batch length d_value"]:
+    """Attends to every ``dilation``-th key around a query, with memory linear in the length.
+
+    Positions with the same remainder modulo ``dilation`` see each other alone. They form a sequence of their
+    own, in which the attention is a plain window.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        radius: largest number of steps between a query and its keys, at least 0.
+        dilation: length of a step, in tokens, at least 1; with 1 this is ``window_attention``.
+        causal: whether a query may attend only to keys up to its own position.
+
+    Returns:
+        The context that ``attend`` gives with ``dilated_mask``, joined with ``causal_mask`` if ``causal``.
+
+    Raises:
+        ValueError: if the radius is negative, the dilation below 1, if the three lengths differ, or if
+            queries and keys differ in width or have width 0.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "dilated sliding window". Chapter: ``restricted``.
+    """
+    _check_at_least("dilation", dilation, 1)
+    _check_sequences(query, key, value)
+    length = query.shape[-2]
+    contexts = []
+    for start in range(max(1, min(dilation, length))):
+        every = [tensor[..., start::dilation, :] for tensor in (query, key, value)]
+        contexts.append(window_attention(*every, radius=radius, causal=causal))
+    position = torch.arange(length, device=query.device)
+    # A stable sort by remainder is the order in which the contexts lie; its inverse puts them back.
+    order = (position % dilation).argsort(stable=True).argsort()
+    return torch.cat(contexts, dim=-2).index_select(-2, order)
+
+
+def global_window_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    radius: int,
+    tokens: int,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Lets the first ``tokens`` positions see and be seen by all, and all others see a window around them.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``queries`` if left out.
+        radius: largest distance between a query and the keys of its window, in tokens, at least 0.
+        tokens: number of global tokens, at least 0.
+        device: where the mask is made.
+
+    Returns:
+        True where the query or the key is global, or where the two are at most ``radius`` positions apart.
+
+    Raises:
+        ValueError: if a number of tokens or the radius is negative.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "global attention". Chapter: ``restricted``.
+    """
+    _check_at_least("tokens", tokens, 0)
+    key, query = _positions(queries, keys, device)
+    return window_mask(queries, keys, radius=radius, device=device) | (key < tokens) | (query < tokens)
+
+
+def global_window_attention(
+    query: Float[Tensor, "*#batch length d_key"],
+    key: Float[Tensor, "*#batch length d_key"],
+    value: Float[Tensor, "*#batch length d_value"],
+    *,
+    radius: int,
+    tokens: int,
+    causal: bool = False,
+) -> Float[Tensor, "*batch length d_value"]:
+    """Attends to a window and to the first ``tokens`` positions, which themselves attend to all keys.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        radius: largest distance between a query and the keys of its window, in tokens, at least 0.
+        tokens: number of global tokens, at least 0. Time and memory are in proportion to
+            ``length * (radius + tokens)``.
+        causal: whether a query may attend only to keys up to its own position.
+
+    Returns:
+        The context that ``attend`` gives with ``global_window_mask``, joined with ``causal_mask`` if
+        ``causal``.
+
+    Raises:
+        ValueError: if the radius or the number of global tokens is negative, if the three lengths differ, or
+            if queries and keys differ in width or have width 0.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "global attention", here with the same projections for
+    global and other tokens. Chapter: ``restricted``.
+    """
+    _check_at_least("tokens", tokens, 0)
+    _check_sequences(query, key, value)
+    length = query.shape[-2]
+    tokens = min(tokens, length)
+    parts = (tensor.split([tokens, length - tokens], dim=-2) for tensor in (query, key, value))
+    (global_query, global_key, global_value), others = zip(*parts, strict=True)
+    mask = causal_mask(tokens, length, device=query.device) if causal else None
+    contexts = [attend(global_query, key, value, mask)[0]]
+    for queries, near_keys, near_values, near in _windows(*others, radius, causal):
+        keys = torch.cat([global_key, near_keys], dim=-2)
+        values = torch.cat([global_value, near_values], dim=-2)
+        mask = F.pad(near, (tokens, 0), value=True)
+        contexts.append(F.scaled_dot_product_attention(queries, keys, values, mask))
+    return torch.cat(contexts, dim=-2)
+
+
+def convolution_as_attention(
+    inputs: Float[Tensor, "*batch length d_in"],
+    weight: Float[Tensor, "d_out d_in heads"],
+    bias: Float[Tensor, " d_out"] | None = None,
+) -> tuple[Float[Tensor, "*batch length d_out"], Float[Tensor, "heads length length"]]:
+    """Convolves by multi-head attention: each entry of the kernel is a head that looks at one fixed offset.
+
+    A head may attend to a single key, so softmax gives that key the weight 1, whatever the score. At the ends
+    of the sequence some heads find no key and give 0, which is the zero padding of the convolution.
+
+    Args:
+        inputs: what stands at each position.
+        weight: kernel, with the axes of ``F.conv1d``; its last axis has one entry for each head.
+        bias: added to each output; none if left out.
+
+    Returns:
+        ``(context, weights)``: the output of ``F.conv1d`` with ``padding="same"``, and the weights of the
+        heads, in which entry (h, i, j) is 1 if ``j - i`` is the offset of head h, and 0 elsewhere.
+
+    Raises:
+        ValueError: if the kernel does not fit the width of the inputs or has no entry, or if the bias does
+            not fit the kernel.
+
+    Source: Cordonnier et al. (2020), arXiv:1911.03584, who prove it for images; here for sequences.
+    Chapter: ``restricted``.
+    """
+    d_out, d_in, heads = weight.shape
+    if d_in != inputs.shape[-1]:
+        raise ValueError(f"weight and inputs need the same d_in, but have {d_in} and {inputs.shape[-1]}")
+    if bias is not None and bias.shape != (d_out,):
+        raise ValueError(f"bias must have shape {(d_out,)} here, but has shape {tuple(bias.shape)}")
+    _check_at_least("the width of the kernel", heads, 1)
+    key, query = _positions(inputs.shape[-2], None, inputs.device)
+    offset = torch.arange(heads, device=inputs.device) - (heads - 1) // 2
+    value = inputs.unsqueeze(-3) @ weight.permute(2, 1, 0)
+    same = inputs.new_zeros((heads, inputs.shape[-2], 1))
+    context, weights = attend(same, same, value, key - query == offset[:, None, None])
+    context = context.sum(dim=-3)
+    return (context if bias is None else context + bias), weights
+
+
+def operations(layer: Layer, *, length: int, d_model: int, width: int | None = None) -> int:
+    """Counts the operations of one layer, up to a constant factor.
+
+    Args:
+        layer: kind of layer.
+        length: number of positions n, in tokens, at least 1.
+        d_model: width d of each position, at least 1.
+        width: number of positions that one position sees: the kernel's width k of a convolution, the size r
+            of the neighbourhood of restricted self-attention, at least 2. The other layers take none.
+
+    Returns:
+        ``n² d`` for self-attention, ``n d²`` for a recurrent layer, ``k n d²`` for a convolution, ``r n d``
+        for restricted self-attention.
+
+    Raises:
+        ValueError: if the layer is unknown, a size too small, or the width missing or not wanted.
+
+    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
+    """
+    _check_at_least("d_model", d_model, 1)
+    _check_layer(layer, length, width)
+    if layer == "self-attention":
+        return length**2 * d_model
+    if layer == "recurrent":
+        return length * d_model**2
+    if layer == "convolutional":
+        return width * length * d_model**2
+    return width * length * d_model
+
+
+def sequential_steps(layer: Layer, *, length: int) -> int:
+    """Counts the steps of one layer that must wait for each other, up to a constant factor.
+
+    Args:
+        layer: kind of layer.
+        length: number of positions, in tokens, at least 1.
+
+    Returns:
+        ``length`` for a recurrent layer, 1 for all others.
+
+    Raises:
+        ValueError: if the layer is unknown, or the length below 1.
+
+    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
+    """
+    _check_known(layer)
+    _check_at_least("length", length, 1)
+    return length if layer == "recurrent" else 1
+
+
+def path_length(layer: Layer, *, length: int, width: int | None = None) -> int:
+    """Counts the steps from one end of the sequence to the other, up to a constant factor.
+
+    Args:
+        layer: kind of layer.
+        length: number of positions n, in tokens, at least 1.
+        width: number of positions that one position sees: the kernel's width k of a convolution, the size r
+            of the neighbourhood of restricted self-attention, at least 2. The other layers take none.
+
+    Returns:
+        1 for self-attention, n for a recurrent layer, ``log_k(n)`` for dilated convolutions and ``n / r`` for
+        restricted self-attention; the last two are rounded up, and at least 1.
+
+    Raises:
+        ValueError: if the layer is unknown, a size too small, or the width missing or not wanted.
+
+    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
+    """
+    _check_layer(layer, length, width)
+    if layer == "self-attention":
+        return 1
+    if layer == "recurrent":
+        return length
+    if layer == "restricted":
+        return -(-length // width)
+    # Whole numbers: the floating-point logarithm of 3**5 to base 3 is above 5.
+    layers = 1
+    while width**layers < length:
+        layers += 1
+    return layers
+
+
+def _windows(
+    query: Tensor, key: Tensor, value: Tensor, radius: int, causal: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Gives each block of queries, the keys and values in its reach, and the mask between them."""
+    _check_at_least("radius", radius, 0)
+    # Beyond the length a larger radius changes nothing, but makes a larger mask.
+    reach = -(-min(radius, query.shape[-2]) // UNIT)
+    sizes = (BLOCK, BLOCK + 2 * reach * UNIT)
+    # The mask of a block with all its neighbours; at both ends of the sequence a part of it is used.
+    mask = window_mask(*sizes, radius=radius, past=reach * UNIT, device=query.device)
+    if causal:
+        mask = mask & causal_mask(*sizes, past=reach * UNIT, device=query.device)
+    # Slices of the whole would each give a gradient as long as the whole; `split` gives one for all.
+    queries, keys, values = query.split(BLOCK, -2), key.split(UNIT, -2), value.split(UNIT, -2)
+    for index, block in enumerate(queries):
+        start, stop = index * BLOCK // UNIT, (index + 1) * BLOCK // UNIT
+        near = slice(max(start - reach, 0), stop if causal else stop + reach)
+        near_keys, near_values = torch.cat(keys[near], dim=-2), torch.cat(values[near], dim=-2)
+        left = (near.start - (start - reach)) * UNIT
+        yield block, near_keys, near_values, mask[: block.shape[-2], left : left + near_keys.shape[-2]]
+
+
+def _positions(queries: int, keys: int | None, device: torch.device | str | None) -> tuple[Tensor, Tensor]:
+    """Gives the positions of the keys (a row) and of the queries (a column)."""
+    keys = queries if keys is None else keys
+    if min(queries, keys) < 0:
+        raise ValueError(f"queries and keys must be at least 0, but are {queries} and {keys}")
+    return torch.arange(keys, device=device)[None, :], torch.arange(queries, device=device)[:, None]
+
+
+def _check_at_least(name: str, number: int, least: int) -> None:
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, but is {number}")
+
+
+def _check_sequences(query: Tensor, key: Tensor, value: Tensor) -> None:
+    lengths = [tensor.shape[-2] for tensor in (query, key, value)]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"query, key and value need the same length, but have {lengths[0]}, {lengths[1]} and {lengths[2]}"
+        )
+    _check_same_width(query, key)
+    _check_at_least("the width d_key of query and key", query.shape[-1], 1)
+
+
+def _check_known(layer: str) -> None:
+    if layer not in get_args(Layer):
+        raise ValueError(f"layer must be one of {', '.join(get_args(Layer))}, but is {layer}")
+
+
+def _check_layer(layer: str, length: int, width: int | None) -> None:
+    _check_known(layer)
+    _check_at_least("length", length, 1)
+    if layer in ("self-attention", "recurrent"):
+        if width is not None:
+            raise ValueError(f"a {layer} layer takes no width, but got {width}")
+    elif width is None:
+        raise ValueError(f"a {layer} layer needs a width")
+    else:
+        _check_at_least("width", width, 2)
