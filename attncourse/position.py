@@ -272,7 +272,7 @@ def shaw_context(
     Source: Shaw et al. (2018), sections 3.1 and 3.2, relative values. Chapter: ``position``, relative.
     """
     row = _table_rows(table, weights.shape[-2], weights.shape[-1], past, weights.device)
-    # All keys beyond k fall into one sum. On a GPU a sum held in half precision would stop growing early.
+    # All keys beyond k fall into one sum, which half precision could not hold exactly.
     wide = torch.promote_types(weights.dtype, torch.float32)
     by_distance = weights.new_zeros(*weights.shape[:-1], table.shape[0], dtype=wide)
     by_distance = by_distance.scatter_add(-1, row.expand(weights.shape), weights.to(wide))
