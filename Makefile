@@ -65,9 +65,9 @@ serve: book  ## show the book on localhost
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
 lock: .venv/.installed  ## pin the newest versions that work together
-	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --no-annotate --no-header --upgrade \
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --no-annotate --no-header --upgrade \
 	  pyproject.toml | grep -vE '^(nvidia|cuda|triton)' > requirements.lock
 
 clean:  ## remove what was built; keeps .venv and gradebook/
-	rm -rf _build .pytest_cache .ruff_cache
+	rm -rf _build .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

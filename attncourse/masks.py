@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attncourse.validation import check_at_least
+
 
 def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*batch 1 keys"]:
     """Lets every query attend to the real tokens of its sequence and never to the padding after them.
@@ -26,7 +28,9 @@ def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*ba
 
     Source: Vaswani et al. (2017), section 3.2.3, for masking before the softmax. Chapter: ``qkv``.
     """
-    if lengths.numel() and not 0 <= int(lengths.min()) <= int(lengths.max()) <= keys:
+    # A compiled program cannot stop to look at the lengths, so there they go unchecked.
+    looked_at = lengths.numel() and not torch.compiler.is_compiling()
+    if looked_at and not 0 <= int(lengths.min()) <= int(lengths.max()) <= keys:
         raise ValueError(
             f"lengths must lie between 0 and keys = {keys}, "
             f"but range from {int(lengths.min())} to {int(lengths.max())}"
@@ -86,10 +90,107 @@ def window_mask(
 
     Source: Vaswani et al. (2017), section 4, "restricted" self-attention. Chapters: ``qkv``, ``restricted``.
     """
-    if radius < 0:
-        raise ValueError(f"radius must be at least 0, but is {radius}")
+    check_at_least(0, radius=radius)
     key, query = _positions(queries, keys, past, device)
     return (key - query).abs() <= radius
+
+
+def block_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    size: int,
+    past: int = 0,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Lets a query attend to the keys of its own block, where the sequence is cut into blocks of ``size``.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``past + queries`` if left out.
+        size: length of a block, in tokens, at least 1; the last block may be shorter.
+        past: number of keys that lie before the first query, in tokens.
+        device: where the mask is made.
+
+    Returns:
+        True where query and key lie in the same block.
+
+    Raises:
+        ValueError: if a number of tokens is negative, or the size below 1.
+
+    Source: Liu et al. (2018), arXiv:1801.10198, "local attention". Chapter: ``restricted``.
+    """
+    check_at_least(1, size=size)
+    key, query = _positions(queries, keys, past, device)
+    return key // size == query // size
+
+
+def dilated_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    radius: int,
+    dilation: int,
+    past: int = 0,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Lets a query attend to every ``dilation``-th key, up to ``radius`` of them on both sides.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``past + queries`` if left out.
+        radius: largest number of steps between a query and its keys, at least 0.
+        dilation: length of a step, in tokens, at least 1; with 1 this is ``window_mask``.
+        past: number of keys that lie before the first query, in tokens.
+        device: where the mask is made.
+
+    Returns:
+        True where ``key position - query position`` is a multiple of ``dilation``, and at most
+        ``radius * dilation`` in absolute value.
+
+    Raises:
+        ValueError: if a number of tokens or the radius is negative, or the dilation below 1.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "dilated sliding window". Chapter: ``restricted``.
+    """
+    check_at_least(1, dilation=dilation)
+    check_at_least(0, radius=radius)
+    key, query = _positions(queries, keys, past, device)
+    distance = (key - query).abs()
+    return (distance <= radius * dilation) & (distance % dilation == 0)
+
+
+def global_window_mask(
+    queries: int,
+    keys: int | None = None,
+    *,
+    radius: int,
+    tokens: int,
+    past: int = 0,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "queries keys"]:
+    """Lets the first ``tokens`` positions see and be seen by all, and all others see a window around them.
+
+    Args:
+        queries: number of queries, in tokens.
+        keys: number of keys, in tokens; ``past + queries`` if left out.
+        radius: largest distance between a query and the keys of its window, in tokens, at least 0.
+        tokens: number of global tokens, at least 0.
+        past: number of keys that lie before the first query, in tokens.
+        device: where the mask is made.
+
+    Returns:
+        True where the query or the key is global, or where the two are at most ``radius`` positions apart.
+
+    Raises:
+        ValueError: if a number of tokens or the radius is negative.
+
+    Source: Beltagy et al. (2020), arXiv:2004.05150, "global attention". Chapter: ``restricted``.
+    """
+    check_at_least(0, tokens=tokens)
+    key, query = _positions(queries, keys, past, device)
+    near = window_mask(queries, keys, radius=radius, past=past, device=device)
+    return near | (key < tokens) | (query < tokens)
 
 
 def _positions(

@@ -5,12 +5,13 @@ or are biases ``(..., queries, keys)`` that are added to the scores. ``past`` is
 before the first query, as in the masks.
 """
 
-from bisect import bisect_left
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from attncourse.validation import check_at_least
 
 
 def sinusoidal(
@@ -107,7 +108,7 @@ class LearnedPositions(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check_sizes(length=length, d_model=d_model)
+        check_at_least(0, length=length, d_model=d_model)
         self.table = nn.Parameter(torch.empty(length, d_model, device=device, dtype=dtype))
         nn.init.normal_(self.table, std=0.02, generator=generator)
 
@@ -124,7 +125,7 @@ class LearnedPositions(nn.Module):
         Raises:
             ValueError: if a position lies outside the table: nothing was learned there.
         """
-        _check_sizes(length=length, start=start)
+        check_at_least(0, length=length, start=start)
         if start + length > self.table.shape[0]:
             raise ValueError(
                 f"the table holds {self.table.shape[0]} positions, "
@@ -206,7 +207,7 @@ def relative_positions(
     Source: Shaw et al. (2018), section 3.2. Chapter: ``position``, relative.
     """
     keys = past + queries if keys is None else keys
-    _check_sizes(queries=queries, keys=keys, past=past)
+    check_at_least(0, queries=queries, keys=keys, past=past)
     query = past + torch.arange(queries, device=device)
     return torch.arange(keys, device=device) - query.unsqueeze(-1)
 
@@ -341,8 +342,7 @@ def alibi_slopes(
     Source: Press et al. (2022), arXiv:2108.12409, section 3; their released code for other numbers of heads.
     Chapter: ``position``, linear bias.
     """
-    if heads < 1:
-        raise ValueError(f"heads must be at least 1, but is {heads}")
+    check_at_least(1, heads=heads)
     lower = 2 ** (heads.bit_length() - 1)
     slopes = [2 ** (-8 * i / lower) for i in range(1, lower + 1)]
     slopes += [2 ** (-8 * i / (2 * lower)) for i in range(1, 2 * (heads - lower), 2)]
@@ -433,17 +433,7 @@ def t5_buckets(
         raise ValueError(
             f"max_distance must be above {exact}, the distances with a bucket each, but is {max_distance}"
         )
-    # Bucket exact + j starts at the distance exact · (max_distance / exact)^(j / shared). In whole numbers no
-    # rounding moves a boundary.
-    shared = each - exact
-    starts = list(range(1, exact + 1)) + [
-        bisect_left(
-            range(max_distance),
-            exact ** (shared - j) * max_distance**j,
-            key=lambda distance: distance**shared,
-        )
-        for j in range(1, shared)
-    ]
+    starts = [*range(1, exact + 1), *_bucket_starts(exact, each - exact, max_distance)]
     way = relative_positions(queries, keys, past=past, device=device)
     distance = way.abs() if bidirectional else (-way).clamp(min=0)
     bucket = torch.bucketize(distance, torch.tensor(starts, device=device), right=True)
@@ -459,16 +449,30 @@ def _waves(
     dtype: torch.dtype | None,
 ) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
     """Gives the sines and the cosines of ``position / base^(2i / width)``."""
-    _check_sizes(length=length, d_model=width)
+    check_at_least(0, length=length, d_model=width)
     if not base > 0:
         raise ValueError(f"base must be above 0, but is {base}")
-    device = torch.get_default_device() if device is None else torch.device(device)
+    device = torch.empty(0, device=device).device
     dtype = torch.get_default_dtype() if dtype is None else dtype
     # float32 rounds an angle of 10⁵ radians by up to 0.004. MPS has no float64.
     options = {"dtype": torch.float64, "device": "cpu" if device.type == "mps" else device}
     frequencies = base ** (-torch.arange(0, width, 2, **options) / width)
     angles = torch.arange(start, start + length, **options).unsqueeze(-1) * frequencies
     return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
+
+
+def _bucket_starts(exact: int, shared: int, max_distance: int) -> list[int]:
+    """Gives the first distance of each bucket ``exact + j``, at equal steps on a logarithmic scale."""
+    starts = []
+    for j in range(1, shared):
+        # The boundary exact · (max_distance / exact)^(j / shared), rounded up. In whole numbers no rounding
+        # error moves it.
+        bound = exact ** (shared - j) * max_distance**j
+        start = int(exact * (max_distance / exact) ** (j / shared)) - 1
+        while start**shared < bound:
+            start += 1
+        starts.append(start)
+    return starts
 
 
 def _table_rows(
@@ -486,9 +490,3 @@ def _table_rows(
 def _check_even(name: str, width: int) -> None:
     if width % 2:
         raise ValueError(f"{name} must be even, but is {width}")
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 0:
-            raise ValueError(f"{name} must be at least 0, but is {size}")

@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attncourse.validation import check_at_least, check_mask, check_same_keys, check_same_width, check_shape
+
 
 def dot_scores(
     query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
@@ -32,7 +34,7 @@ def dot_scores(
 
     Source: Luong et al. (2015), section 3.1, "dot". Chapter: ``qkv``, stage 1.
     """
-    _check_same_width(query, key)
+    check_same_width(query, key)
     return query @ key.mT
 
 
@@ -81,7 +83,7 @@ def general_scores(
 
     Source: Luong et al. (2015), section 3.1, "general". Chapter: ``qkv``, other scores.
     """
-    _check_shape("weight", weight, (query.shape[-1], key.shape[-1]))
+    check_shape("weight", weight, (query.shape[-1], key.shape[-1]))
     return dot_scores(query @ weight, key)
 
 
@@ -110,8 +112,8 @@ def additive_scores(
 
     Source: Bahdanau et al. (2015), appendix A.1.2. Chapter: ``qkv``, other scores.
     """
-    _check_shape("query_weight", query_weight, (vector.numel(), query.shape[-1]))
-    _check_shape("key_weight", key_weight, (vector.numel(), key.shape[-1]))
+    check_shape("query_weight", query_weight, (vector.numel(), query.shape[-1]))
+    check_shape("key_weight", key_weight, (vector.numel(), key.shape[-1]))
     hidden = (query @ query_weight.mT).unsqueeze(-2) + (key @ key_weight.mT).unsqueeze(-3)
     return torch.tanh(hidden) @ vector
 
@@ -139,7 +141,7 @@ def concat_scores(
 
     Source: Luong et al. (2015), section 3.1, "concat". Chapter: ``qkv``, other scores.
     """
-    _check_shape("weight", weight, (vector.numel(), query.shape[-1] + key.shape[-1]))
+    check_shape("weight", weight, (vector.numel(), query.shape[-1] + key.shape[-1]))
     pairs = torch.broadcast_shapes(query.unsqueeze(-2).shape[:-1], key.unsqueeze(-3).shape[:-1])
     both = torch.cat(
         [
@@ -200,12 +202,12 @@ def masked_softmax(
         scores = scores / temperature
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    _check_mask(mask, scores.shape)
-    # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So its mask is lifted for the
-    # softmax, and its weights are set to 0 after it.
-    empty = ~mask.any(dim=-1, keepdim=True)
-    weights = torch.softmax(scores.masked_fill(~(mask | empty), float("-inf")), dim=-1)
-    return weights.masked_fill(empty, 0.0)
+    check_mask(mask, scores.shape)
+    # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So it is filled with 0 before the
+    # softmax, and multiplied by 0 after it. (`where` and a product are faster than `masked_fill`.)
+    some = mask.any(dim=-1, keepdim=True)
+    outside = torch.where(some, float("-inf"), 0.0).to(scores.dtype)
+    return torch.softmax(torch.where(mask, scores, outside), dim=-1) * some
 
 
 def masked_sigmoid(
@@ -248,7 +250,7 @@ def unnormalised(
     """
     if mask is None:
         return scores
-    _check_mask(mask, scores.shape)
+    check_mask(mask, scores.shape)
     return scores.masked_fill(~mask, 0.0)
 
 
@@ -309,6 +311,42 @@ def attend(
     return weighted_sum(weights, value), weights
 
 
+def fused_attention(
+    query: Float[Tensor, "*#batch queries d_key"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch queries d_value"]:
+    """Attends with the scaled dot product in one fast kernel, which never gives the weights away.
+
+    The kernel has no second derivative; ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`` around the call
+    gives one.
+
+    Args:
+        query: what each position looks for.
+        key: what each position offers to be found by, as wide as the queries.
+        value: what each position has to say.
+        mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``.
+
+    Returns:
+        The context that ``attend`` gives; 0 where a query may attend to no key.
+
+    Raises:
+        ValueError: if widths, numbers of keys or the mask do not fit, if the mask is not boolean, or if
+            queries and keys have width 0.
+
+    Source: Dao et al. (2022), arXiv:2205.14135, through ``F.scaled_dot_product_attention``. Chapter: ``qkv``.
+    """
+    check_same_width(query, key)
+    check_same_keys(key, value)
+    check_at_least(1, **{"the width d_key of query and key": query.shape[-1]})
+    if mask is not None:
+        batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        check_mask(mask, (*batch, query.shape[-2], key.shape[-2]))
+        mask = mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2])
+    return F.scaled_dot_product_attention(query, key, value, mask)
+
+
 def elu_features(inputs: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Maps each number to a positive one, ``elu(x) + 1``: the feature map of linear attention.
 
@@ -353,11 +391,8 @@ def linear_attention(
 
     Source: Katharopoulos et al. (2020), equations 4 to 6. Chapter: ``qkv``, without the softmax.
     """
-    _check_same_width(query, key)
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(
-            f"key and value need the same number of keys, but have {key.shape[-2]} and {value.shape[-2]}"
-        )
+    check_same_width(query, key)
+    check_same_keys(key, value)
     query, key = feature_map(query), feature_map(key)
     if mask is not None:
         if mask.ndim < 2 or mask.shape[-2] != 1:
@@ -366,7 +401,7 @@ def linear_attention(
                 f"but its shape is {tuple(mask.shape)}"
             )
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        _check_mask(mask, torch.Size([*batch, 1, key.shape[-2]]))
+        check_mask(mask, (*batch, 1, key.shape[-2]))
         key = key.masked_fill(~mask.mT, 0.0)
     # Both factors cancel in the quotient. Without them the sums over many keys overflow float16.
     query, key = query / max(query.shape[-1], 1), key / max(key.shape[-2], 1)
@@ -412,28 +447,3 @@ def _unit(vectors: Tensor) -> Tensor:
     vectors = vectors / largest.masked_fill(largest == 0, 1.0)
     length = vectors.norm(dim=-1, keepdim=True)
     return vectors / length.masked_fill(length == 0, 1.0)
-
-
-def _check_same_width(query: Tensor, key: Tensor) -> None:
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"query and key need the same width, but have {query.shape[-1]} and {key.shape[-1]}")
-
-
-def _check_shape(name: str, parameter: Tensor, shape: tuple[int, int]) -> None:
-    if parameter.shape != shape:
-        raise ValueError(f"{name} must have shape {shape} here, but has shape {tuple(parameter.shape)}")
-
-
-def _check_mask(mask: Tensor, shape: torch.Size) -> None:
-    if mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask must be boolean, with True where a query may attend, but its dtype is {mask.dtype}"
-        )
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"mask must broadcast to the scores' shape {tuple(shape)}, but has shape {tuple(mask.shape)}"
-        )

@@ -1,13 +1,11 @@
-"""Restricted attention: masks that let a query see few keys, and forms that never make the n×n matrix.
+"""Restricted attention: forms that never make the n×n matrix, since they see few keys, or few at a time.
 
-Each mask is the reference: ``attend`` with it costs n² scores. The form beside it gives the same context from
-far fewer scores, or keeps few of them at a time. It never holds all weights, so it returns the context alone.
-
-The functions of the cost model give the entries of Table 1 of Vaswani et al. (2017).
+``attend`` with the mask of the same name is the reference, at a cost of n² scores. A form gives the same
+context. It never holds all weights, so it returns the context alone. Window and global attention run on the
+kernel of ``qkv.fused_attention``, which has no second derivative.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,9 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.masks import causal_mask, window_mask
-from attncourse.qkv import _check_mask, _check_same_width, attend, elu_features, scaled_dot_scores
-
-Layer = Literal["self-attention", "recurrent", "convolutional", "restricted"]
+from attncourse.qkv import attend, elu_features, scaled_dot_scores
+from attncourse.validation import check_at_least, check_mask, check_same_keys, check_same_width
 
 # A block of queries meets all keys in the reach of any of them, so long blocks waste scores; short ones make
 # many small calls. 256 was the fastest on a CPU at radius 128. Keys come in units, a divisor of the block.
@@ -91,15 +88,14 @@ def streaming_attention(
     Source: Milakov and Gimelshein (2018), arXiv:1805.02867, for the running maximum and sum. Chapter:
     ``restricted``.
     """
-    _check_at_least("chunk", chunk, 1)
-    _check_same_width(query, key)
+    check_at_least(1, chunk=chunk)
+    check_same_width(query, key)
     queries, keys = query.shape[-2], key.shape[-2]
-    if value.shape[-2] != keys:
-        raise ValueError(f"key and value need the same number of keys, but have {keys} and {value.shape[-2]}")
+    check_same_keys(key, value)
     pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     batch = torch.broadcast_shapes(pairs, value.shape[:-2])
     if mask is not None:
-        _check_mask(mask, torch.Size([*pairs, queries, keys]))
+        check_mask(mask, (*pairs, queries, keys))
         mask = mask.expand(*mask.shape[:-1], keys)
     # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -160,7 +156,7 @@ def causal_linear_attention(
 
     Source: Katharopoulos et al. (2020), causal masking, here in chunks. Chapter: ``restricted``.
     """
-    _check_at_least("chunk", chunk, 1)
+    check_at_least(1, chunk=chunk)
     _check_sequences(query, key, value)
     # The sums over many keys leave the range of float16.
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -177,30 +173,6 @@ def causal_linear_attention(
         state = state + key_chunk.mT @ value_chunk
     context, total = torch.cat(contexts, dim=-2).split([value.shape[-1] - 1, 1], dim=-1)
     return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
-
-
-def block_mask(
-    queries: int, keys: int | None = None, *, size: int, device: torch.device | str | None = None
-) -> Bool[Tensor, "queries keys"]:
-    """Lets a query attend to the keys of its own block, where the sequence is cut into blocks of ``size``.
-
-    Args:
-        queries: number of queries, in tokens.
-        keys: number of keys, in tokens; ``queries`` if left out.
-        size: length of a block, in tokens, at least 1; the last block may be shorter.
-        device: where the mask is made.
-
-    Returns:
-        True where query and key lie in the same block.
-
-    Raises:
-        ValueError: if a number of tokens is negative, or the size below 1.
-
-    Source: Liu et al. (2018), arXiv:1801.10198, "local attention". Chapter: ``restricted``.
-    """
-    _check_at_least("size", size, 1)
-    key, query = _positions(queries, keys, device)
-    return key // size == query // size
 
 
 def block_attention(
@@ -229,7 +201,7 @@ def block_attention(
 
     Source: Liu et al. (2018), arXiv:1801.10198, "local attention". Chapter: ``restricted``.
     """
-    _check_at_least("size", size, 1)
+    check_at_least(1, size=size)
     _check_sequences(query, key, value)
     length = query.shape[-2]
     size = min(size, max(length, 1))
@@ -243,39 +215,6 @@ def block_attention(
         for part in (whole, last)
     ]
     return torch.cat([contexts[0].flatten(-3, -2), contexts[1]], dim=-2)
-
-
-def dilated_mask(
-    queries: int,
-    keys: int | None = None,
-    *,
-    radius: int,
-    dilation: int,
-    device: torch.device | str | None = None,
-) -> Bool[Tensor, "queries keys"]:
-    """Lets a query attend to every ``dilation``-th key, up to ``radius`` of them on both sides.
-
-    Args:
-        queries: number of queries, in tokens.
-        keys: number of keys, in tokens; ``queries`` if left out.
-        radius: largest number of steps between a query and its keys, at least 0.
-        dilation: length of a step, in tokens, at least 1; with 1 this is ``window_mask``.
-        device: where the mask is made.
-
-    Returns:
-        True where ``key position - query position`` is a multiple of ``dilation``, and at most
-        ``radius * dilation`` in absolute value.
-
-    Raises:
-        ValueError: if a number of tokens or the radius is negative, or the dilation below 1.
-
-    Source: Beltagy et al. (2020), arXiv:2004.05150, "dilated sliding window". Chapter: ``restricted``.
-    """
-    _check_at_least("dilation", dilation, 1)
-    _check_at_least("radius", radius, 0)
-    key, query = _positions(queries, keys, device)
-    distance = (key - query).abs()
-    return (distance <= radius * dilation) & (distance % dilation == 0)
 
 
 def dilated_attention(
@@ -309,7 +248,7 @@ def dilated_attention(
 
     Source: Beltagy et al. (2020), arXiv:2004.05150, "dilated sliding window". Chapter: ``restricted``.
     """
-    _check_at_least("dilation", dilation, 1)
+    check_at_least(1, dilation=dilation)
     _check_sequences(query, key, value)
     length = query.shape[-2]
     contexts = []
@@ -320,36 +259,6 @@ def dilated_attention(
     # A stable sort by remainder is the order in which the contexts lie; its inverse puts them back.
     order = (position % dilation).argsort(stable=True).argsort()
     return torch.cat(contexts, dim=-2).index_select(-2, order)
-
-
-def global_window_mask(
-    queries: int,
-    keys: int | None = None,
-    *,
-    radius: int,
-    tokens: int,
-    device: torch.device | str | None = None,
-) -> Bool[Tensor, "queries keys"]:
-    """Lets the first ``tokens`` positions see and be seen by all, and all others see a window around them.
-
-    Args:
-        queries: number of queries, in tokens.
-        keys: number of keys, in tokens; ``queries`` if left out.
-        radius: largest distance between a query and the keys of its window, in tokens, at least 0.
-        tokens: number of global tokens, at least 0.
-        device: where the mask is made.
-
-    Returns:
-        True where the query or the key is global, or where the two are at most ``radius`` positions apart.
-
-    Raises:
-        ValueError: if a number of tokens or the radius is negative.
-
-    Source: Beltagy et al. (2020), arXiv:2004.05150, "global attention". Chapter: ``restricted``.
-    """
-    _check_at_least("tokens", tokens, 0)
-    key, query = _positions(queries, keys, device)
-    return window_mask(queries, keys, radius=radius, device=device) | (key < tokens) | (query < tokens)
 
 
 def global_window_attention(
@@ -383,7 +292,7 @@ def global_window_attention(
     Source: Beltagy et al. (2020), arXiv:2004.05150, "global attention", here with the same projections for
     global and other tokens. Chapter: ``restricted``.
     """
-    _check_at_least("tokens", tokens, 0)
+    check_at_least(0, tokens=tokens)
     _check_sequences(query, key, value)
     length = query.shape[-2]
     tokens = min(tokens, length)
@@ -430,103 +339,21 @@ def convolution_as_attention(
         raise ValueError(f"weight and inputs need the same d_in, but have {d_in} and {inputs.shape[-1]}")
     if bias is not None and bias.shape != (d_out,):
         raise ValueError(f"bias must have shape {(d_out,)} here, but has shape {tuple(bias.shape)}")
-    _check_at_least("the width of the kernel", heads, 1)
-    key, query = _positions(inputs.shape[-2], None, inputs.device)
+    check_at_least(1, **{"the width of the kernel": heads})
+    position = torch.arange(inputs.shape[-2], device=inputs.device)
     offset = torch.arange(heads, device=inputs.device) - (heads - 1) // 2
     value = inputs.unsqueeze(-3) @ weight.permute(2, 1, 0)
     same = inputs.new_zeros((heads, inputs.shape[-2], 1))
-    context, weights = attend(same, same, value, key - query == offset[:, None, None])
+    context, weights = attend(same, same, value, position - position[:, None] == offset[:, None, None])
     context = context.sum(dim=-3)
     return (context if bias is None else context + bias), weights
-
-
-def operations(layer: Layer, *, length: int, d_model: int, width: int | None = None) -> int:
-    """Counts the operations of one layer, up to a constant factor.
-
-    Args:
-        layer: kind of layer.
-        length: number of positions n, in tokens, at least 1.
-        d_model: width d of each position, at least 1.
-        width: number of positions that one position sees: the kernel's width k of a convolution, the size r
-            of the neighbourhood of restricted self-attention, at least 2. The other layers take none.
-
-    Returns:
-        ``n² d`` for self-attention, ``n d²`` for a recurrent layer, ``k n d²`` for a convolution, ``r n d``
-        for restricted self-attention.
-
-    Raises:
-        ValueError: if the layer is unknown, a size too small, or the width missing or not wanted.
-
-    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
-    """
-    _check_at_least("d_model", d_model, 1)
-    _check_layer(layer, length, width)
-    if layer == "self-attention":
-        return length**2 * d_model
-    if layer == "recurrent":
-        return length * d_model**2
-    if layer == "convolutional":
-        return width * length * d_model**2
-    return width * length * d_model
-
-
-def sequential_steps(layer: Layer, *, length: int) -> int:
-    """Counts the steps of one layer that must wait for each other, up to a constant factor.
-
-    Args:
-        layer: kind of layer.
-        length: number of positions, in tokens, at least 1.
-
-    Returns:
-        ``length`` for a recurrent layer, 1 for all others.
-
-    Raises:
-        ValueError: if the layer is unknown, or the length below 1.
-
-    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
-    """
-    _check_known(layer)
-    _check_at_least("length", length, 1)
-    return length if layer == "recurrent" else 1
-
-
-def path_length(layer: Layer, *, length: int, width: int | None = None) -> int:
-    """Counts the steps from one end of the sequence to the other, up to a constant factor.
-
-    Args:
-        layer: kind of layer.
-        length: number of positions n, in tokens, at least 1.
-        width: number of positions that one position sees: the kernel's width k of a convolution, the size r
-            of the neighbourhood of restricted self-attention, at least 2. The other layers take none.
-
-    Returns:
-        1 for self-attention, n for a recurrent layer, ``log_k(n)`` for dilated convolutions and ``n / r`` for
-        restricted self-attention; the last two are rounded up, and at least 1.
-
-    Raises:
-        ValueError: if the layer is unknown, a size too small, or the width missing or not wanted.
-
-    Source: Vaswani et al. (2017), Table 1. Chapter: ``restricted``.
-    """
-    _check_layer(layer, length, width)
-    if layer == "self-attention":
-        return 1
-    if layer == "recurrent":
-        return length
-    if layer == "restricted":
-        return -(-length // width)
-    # Whole numbers: the floating-point logarithm of 3**5 to base 3 is above 5.
-    layers = 1
-    while width**layers < length:
-        layers += 1
-    return layers
 
 
 def _windows(
     query: Tensor, key: Tensor, value: Tensor, radius: int, causal: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Gives each block of queries, the keys and values in its reach, and the mask between them."""
-    _check_at_least("radius", radius, 0)
+    check_at_least(0, radius=radius)
     # Beyond the length a larger radius changes nothing, but makes a larger mask.
     reach = -(-min(radius, query.shape[-2]) // UNIT)
     sizes = (BLOCK, BLOCK + 2 * reach * UNIT)
@@ -544,41 +371,11 @@ def _windows(
         yield block, near_keys, near_values, mask[: block.shape[-2], left : left + near_keys.shape[-2]]
 
 
-def _positions(queries: int, keys: int | None, device: torch.device | str | None) -> tuple[Tensor, Tensor]:
-    """Gives the positions of the keys (a row) and of the queries (a column)."""
-    keys = queries if keys is None else keys
-    if min(queries, keys) < 0:
-        raise ValueError(f"queries and keys must be at least 0, but are {queries} and {keys}")
-    return torch.arange(keys, device=device)[None, :], torch.arange(queries, device=device)[:, None]
-
-
-def _check_at_least(name: str, number: int, least: int) -> None:
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, but is {number}")
-
-
 def _check_sequences(query: Tensor, key: Tensor, value: Tensor) -> None:
     lengths = [tensor.shape[-2] for tensor in (query, key, value)]
     if len(set(lengths)) > 1:
         raise ValueError(
             f"query, key and value need the same length, but have {lengths[0]}, {lengths[1]} and {lengths[2]}"
         )
-    _check_same_width(query, key)
-    _check_at_least("the width d_key of query and key", query.shape[-1], 1)
-
-
-def _check_known(layer: str) -> None:
-    if layer not in get_args(Layer):
-        raise ValueError(f"layer must be one of {', '.join(get_args(Layer))}, but is {layer}")
-
-
-def _check_layer(layer: str, length: int, width: int | None) -> None:
-    _check_known(layer)
-    _check_at_least("length", length, 1)
-    if layer in ("self-attention", "recurrent"):
-        if width is not None:
-            raise ValueError(f"a {layer} layer takes no width, but got {width}")
-    elif width is None:
-        raise ValueError(f"a {layer} layer needs a width")
-    else:
-        _check_at_least("width", width, 2)
+    check_same_width(query, key)
+    check_at_least(1, **{"the width d_key of query and key": query.shape[-1]})

@@ -959,3 +959,60 @@ def test_linear_attention_over_thousands_of_keys_stays_in_the_range_of_float16()
     query, key = torch.zeros(2, 16, dtype=torch.float16), torch.zeros(3000, 16, dtype=torch.float16)
     context = qkv.linear_attention(query, key, value)
     torch.testing.assert_close(context, torch.full((2, 2), 50.0, dtype=torch.float16), rtol=0.01, atol=0.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("batches", BATCHES.values(), ids=BATCHES)
+def test_fused_attention_gives_the_context_of_attend_and_its_gradients(batches, masked, dtype):
+    tensors = inputs(batches, dtype=dtype, requires_grad=True)
+    mask = random_mask(QUERIES, KEYS) if masked else None
+    if masked:
+        mask[2] = False
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    context, expected = qkv.fused_attention(*tensors, mask), qkv.attend(*exact, mask)[0]
+    tolerance = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}[dtype]
+    assert context.dtype == dtype
+    torch.testing.assert_close(context.double(), expected, rtol=tolerance, atol=tolerance)
+    if masked:
+        assert not context[..., 2, :].any()
+    cotangent = normal(*context.shape, seed=4)
+    found = torch.autograd.grad((context * cotangent.to(dtype)).sum(), tensors)
+    wanted = torch.autograd.grad((expected * cotangent).sum(), exact)
+    for actual, wished in zip(found, wanted, strict=True):
+        torch.testing.assert_close(actual.double(), wished, rtol=3 * tolerance, atol=3 * tolerance)
+
+
+@pytest.mark.parametrize("shape", [(KEYS,), (1, KEYS), (QUERIES, 1), (3, 1, KEYS), (2, 1, QUERIES, KEYS)])
+def test_fused_attention_takes_every_mask_that_attend_takes(shape):
+    tensors, mask = inputs(((2, 3),) * 3), random_mask(*shape)
+    torch.testing.assert_close(qkv.fused_attention(*tensors, mask), qkv.attend(*tensors, mask)[0])
+
+
+@pytest.mark.parametrize("sizes", [(0, 7), (5, 0), (0, 0), (1, 1)])
+def test_fused_attention_of_no_query_or_no_key(sizes):
+    query, key, value = normal(2, sizes[0], D_KEY), normal(2, sizes[1], D_KEY), normal(2, sizes[1], D_VALUE)
+    context = qkv.fused_attention(query, key, value)
+    torch.testing.assert_close(context, qkv.attend(query, key, value)[0])
+
+
+def test_fused_attention_has_a_second_derivative_by_the_mathematical_kernel():
+    tensors = inputs(((1, 2),) * 3, requires_grad=True)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert gradgradcheck(qkv.fused_attention, tensors)
+
+
+def test_fused_attention_refuses_what_does_not_fit(no_shape_checks):
+    query, key, value = inputs()
+    with pytest.raises(ValueError, match=r"^query and key need the same width, but have 11 and 2$"):
+        qkv.fused_attention(query, key[:, :2], value)
+    with pytest.raises(ValueError, match=r"^key and value need the same number of keys, but have 7 and 2$"):
+        qkv.fused_attention(query, key, value[:2])
+    with pytest.raises(ValueError, match=r"^the width d_key of query and key must be at least 1, but is 0$"):
+        qkv.fused_attention(query[:, :0], key[:, :0], value)
+    with pytest.raises(ValueError, match=r"^mask must be boolean, .* but its dtype is torch\.float64$"):
+        qkv.fused_attention(query, key, value, normal(QUERIES, KEYS))
+    with pytest.raises(
+        ValueError, match=r"^mask must broadcast to the scores' shape \(5, 7\), but has shape"
+    ):
+        qkv.fused_attention(query, key, value, random_mask(QUERIES, 3))

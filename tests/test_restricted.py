@@ -1,6 +1,5 @@
 """Each restricted form against its mask, each mask against a loop, and both against PyTorch."""
 
-import itertools
 import math
 from functools import cache
 
@@ -9,7 +8,7 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from attncourse import restricted
+from attncourse import masks, restricted
 from attncourse.masks import padding_mask
 
 D_KEY, D_VALUE = 3, 5
@@ -81,13 +80,21 @@ def form(name):
 @pytest.mark.parametrize(("queries", "keys"), [(0, 0), (1, 1), (11, 17), (19, 5), (0, 3), (3, 0)])
 @pytest.mark.parametrize(("name", "options"), MASKS)
 def test_masks_follow_their_rule(name, options, queries, keys):
-    mask = getattr(restricted, f"{name}_mask")(queries, keys, **options)
+    mask = getattr(masks, f"{name}_mask")(queries, keys, **options)
     assert torch.equal(mask, by_loops(queries, keys, lambda i, j: RULES[name](i, j, **options)))
 
 
 @pytest.mark.parametrize(("name", "options"), MASKS)
+def test_past_moves_the_queries(name, options):
+    mask = getattr(masks, f"{name}_mask")
+    whole = mask(19, **options)
+    assert torch.equal(mask(6, past=13, **options), whole[13:])
+    assert torch.equal(mask(6, 17, past=2, **options), whole[2:8, :17])
+
+
+@pytest.mark.parametrize(("name", "options"), MASKS)
 def test_masks_are_square_if_the_keys_are_left_out(name, options):
-    mask = getattr(restricted, f"{name}_mask")
+    mask = getattr(masks, f"{name}_mask")
     assert torch.equal(mask(7, **options), mask(7, 7, **options))
 
 
@@ -328,16 +335,16 @@ def test_forms_and_masks_refuse_sizes_that_are_too_small(name, wrong, message):
         form(name)(*inputs(5), **wrong)
     if name in OPTIONS and name != "window":
         with pytest.raises(ValueError, match=f"^{message}$"):
-            getattr(restricted, f"{name}_mask")(5, **wrong)
+            getattr(masks, f"{name}_mask")(5, **wrong)
 
 
 @pytest.mark.parametrize("name", ["block", "dilated", "global_window"])
 def test_masks_refuse_negative_numbers_of_tokens(name):
     options = OPTIONS[name][0]
     for sizes in ((-1, 3), (2, -3)):
-        message = f"^queries and keys must be at least 0, but are {sizes[0]} and {sizes[1]}$"
+        message = f"^queries, keys and past must be at least 0, but are {sizes[0]}, {sizes[1]} and 0$"
         with pytest.raises(ValueError, match=message):
-            getattr(restricted, f"{name}_mask")(*sizes, **options)
+            getattr(masks, f"{name}_mask")(*sizes, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -381,53 +388,3 @@ def test_convolution_by_heads_refuses_a_kernel_that_does_not_fit(no_shape_checks
         restricted.convolution_as_attention(signal, normal(D_VALUE, D_KEY, 0))
     with pytest.raises(ValueError, match=r"^bias must have shape \(5,\) here, but has shape \(7,\)$"):
         restricted.convolution_as_attention(signal, normal(D_VALUE, D_KEY, 4), normal(7))
-
-
-# Vaswani et al. (2017), Table 1, worked out by hand for n = 7, d = 11, k = r = 3.
-@pytest.mark.parametrize(
-    ("layer", "width", "operations", "steps", "path"),
-    [
-        ("self-attention", None, 539, 1, 1),
-        ("recurrent", None, 847, 7, 7),
-        ("convolutional", 3, 2541, 1, 2),
-        ("restricted", 3, 231, 1, 3),
-    ],
-)
-def test_costs_are_those_of_table_1(layer, width, operations, steps, path):
-    assert restricted.operations(layer, length=7, d_model=11, width=width) == operations
-    assert restricted.sequential_steps(layer, length=7) == steps
-    assert restricted.path_length(layer, length=7, width=width) == path
-
-
-@pytest.mark.parametrize(("length", "path"), [(1, 1), (2, 1), (3, 1), (4, 2), (9, 2), (243, 5), (244, 6)])
-def test_path_of_dilated_convolutions_is_exact_at_powers_of_the_width(length, path):
-    assert restricted.path_length("convolutional", length=length, width=3) == path
-
-
-@pytest.mark.parametrize(("width", "length"), [*itertools.product([2, 3, 5], [1, 2, 7, 12])])
-def test_path_of_restricted_attention_is_the_length_over_the_width_rounded_up(width, length):
-    expected = math.ceil(length / width)
-    assert restricted.path_length("restricted", length=length, width=width) == expected
-
-
-def test_costs_refuse_what_the_table_does_not_have(no_shape_checks):
-    kinds = "self-attention, recurrent, convolutional, restricted"
-    sizes = {"length": 7, "d_model": 11}
-    for cost, arguments in [
-        (restricted.operations, sizes),
-        (restricted.path_length, {"length": 7}),
-        (restricted.sequential_steps, {"length": 7}),
-    ]:
-        with pytest.raises(ValueError, match=f"^layer must be one of {kinds}, but is pooling$"):
-            cost("pooling", **arguments)
-        with pytest.raises(ValueError, match=r"^length must be at least 1, but is 0$"):
-            cost("recurrent", **{**arguments, "length": 0})
-    with pytest.raises(ValueError, match=r"^d_model must be at least 1, but is 0$"):
-        restricted.operations("recurrent", length=7, d_model=0)
-    for cost, arguments in [(restricted.operations, sizes), (restricted.path_length, {"length": 7})]:
-        with pytest.raises(ValueError, match=r"^a recurrent layer takes no width, but got 3$"):
-            cost("recurrent", width=3, **arguments)
-        with pytest.raises(ValueError, match=r"^a restricted layer needs a width$"):
-            cost("restricted", **arguments)
-        with pytest.raises(ValueError, match=r"^width must be at least 2, but is 1$"):
-            cost("convolutional", width=1, **arguments)
