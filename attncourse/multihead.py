@@ -7,7 +7,7 @@ Axes as in ``qkv``: any number of batch axes, then ``queries`` or ``keys``, then
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -52,9 +52,13 @@ def merge_heads(
 
 
 class Cache:
-    """Keeps the projected keys and values of the tokens already read, so that none is projected twice.
+    """Keeps projected keys and values, so that none is projected twice.
 
-    A layer needs a cache of its own for each sequence or batch of sequences.
+    A layer needs a cache of its own for each batch of sequences.
+
+    Args:
+        fixed: False for self-attention: each call adds its keys to those kept. True for cross-attention: the
+            keys of the first call, those of the whole source, serve all later calls.
 
     Attributes:
         keys: ``(..., key_value_heads, length, d_key)``, or None while the cache is empty.
@@ -63,7 +67,8 @@ class Cache:
     Chapter: ``multihead``, generation.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, fixed: bool = False) -> None:
+        self.fixed = fixed
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
 
@@ -71,6 +76,11 @@ class Cache:
     def length(self) -> int:
         """Counts the tokens kept."""
         return 0 if self.keys is None else self.keys.shape[-2]
+
+    @property
+    def complete(self) -> bool:
+        """Tells whether all keys are known: the cache is fixed and filled."""
+        return self.fixed and self.keys is not None
 
     def append(
         self,
@@ -80,7 +90,7 @@ class Cache:
         Float[Tensor, "*batch_keys heads all_keys d_key"],
         Float[Tensor, "*batch_values heads all_keys d_value"],
     ]:
-        """Adds the keys and values of new tokens after those kept.
+        """Adds the projected keys and values of new tokens after those kept.
 
         Args:
             keys: projected keys of the new tokens, with a head axis.
@@ -90,9 +100,11 @@ class Cache:
             All keys and all values, the new ones last.
 
         Raises:
-            ValueError: if keys and values differ in length, or if another axis than the length differs from
-                what is kept.
+            ValueError: if keys and values differ in length, if an axis other than the length differs from
+                what is kept, or if the cache is complete.
         """
+        if self.complete:
+            raise ValueError(f"a fixed cache takes keys once, but already holds {self.length}")
         if keys.shape[-2] != values.shape[-2]:
             raise ValueError(
                 f"keys and values need the same length, but have {keys.shape[-2]} and {values.shape[-2]}"
@@ -104,6 +116,29 @@ class Cache:
             values = torch.cat([self.values, values], dim=-2)
         self.keys, self.values = keys, values
         return keys, values
+
+    def select(self, rows: Int[Tensor, " rows"]) -> "Cache":
+        """Gives a cache of some of the sequences, as beam search needs them: this one stays as it is.
+
+        Args:
+            rows: indices into the first axis of the batch, in the order wanted; they may repeat.
+
+        Returns:
+            A cache with the keys and values of these sequences; an empty one if this is empty.
+
+        Raises:
+            ValueError: if the keys have no batch axis.
+        """
+        selected = Cache(fixed=self.fixed)
+        if self.keys is not None:
+            if min(self.keys.ndim, self.values.ndim) < 4:
+                raise ValueError(
+                    "select needs keys and values of shape (batch, heads, length, width), "
+                    f"but they have {tuple(self.keys.shape)} and {tuple(self.values.shape)}"
+                )
+            selected.keys = self.keys.index_select(0, rows)
+            selected.values = self.values.index_select(0, rows)
+        return selected
 
 
 def multihead_attention(
@@ -134,7 +169,7 @@ def multihead_attention(
         key: what each position offers to be found by.
         value: what each position has to say.
         mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``, without a
-            head axis: it holds for all heads. With a cache its keys are the cached ones, then the new ones.
+            head axis: it holds for all heads. Its keys are those kept in a growing cache, then the new.
         query_weight: projects the queries of all heads, first head first.
         key_weight: projects the keys of all key/value heads.
         value_weight: projects the values of all key/value heads.
@@ -148,8 +183,9 @@ def multihead_attention(
         output_bias: added to the context.
         dropout: probability, from 0 to 1, that a weight does not count for the context. Above 0 PyTorch's
             global generator draws.
-        cache: projected keys and values of earlier tokens; those of this call are added to it. Without it
-            (and without dropout) the function is pure.
+        cache: projected keys and values of earlier calls; those of this call are added to it. If it is fixed,
+            those of the first call stay, and the key and value of later calls must be the same and are not
+            read. Without a cache (and without dropout) the function is pure.
         score: stage 1, ``(query, key) -> scores``; both have an axis of size ``heads`` before the length.
         normalise: stage 2, ``(scores, mask) -> weights``.
 
@@ -169,16 +205,21 @@ def multihead_attention(
     key_value_heads = heads if key_value_heads is None else key_value_heads
     _check_divides("key_value_heads", key_value_heads, "heads", heads)
     if mask is not None:
-        keys = key.shape[-2] + (0 if cache is None else cache.length)
+        past = 0 if cache is None or cache.fixed else cache.length
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        _check_mask(mask, torch.Size([*batch, query.shape[-2], keys]))
+        _check_mask(mask, torch.Size([*batch, query.shape[-2], past + key.shape[-2]]))
         mask = mask.unsqueeze(-3) if mask.ndim > 2 else mask
 
     query = split_heads(_project("query", query, query_weight, query_bias), heads)
-    key = split_heads(_project("key", key, key_weight, key_bias), key_value_heads)
-    value = split_heads(_project("value", value, value_weight, value_bias), key_value_heads)
-    if cache is not None:
-        key, value = cache.append(key, value)
+    if cache is not None and cache.complete:
+        if key.shape[-2] != cache.length:
+            raise ValueError(f"the fixed cache holds {cache.length} keys, but {key.shape[-2]} are given")
+        key, value = cache.keys, cache.values
+    else:
+        key = split_heads(_project("key", key, key_weight, key_bias), key_value_heads)
+        value = split_heads(_project("value", value, value_weight, value_bias), key_value_heads)
+        if cache is not None:
+            key, value = cache.append(key, value)
     if key_value_heads != heads:
         key = key.repeat_interleave(heads // key_value_heads, dim=-3)
         value = value.repeat_interleave(heads // key_value_heads, dim=-3)
@@ -253,9 +294,9 @@ class MultiHeadAttention(nn.Module):
             value: what each position has to say; the keys if left out.
             mask: True where the query may attend to the key, as in ``multihead_attention``. With a cache,
                 ``causal_mask(queries, past=cache.length)``.
-            cache: projected keys and values of earlier tokens; those of this call are added to it.
-            score: stage 1, as in ``multihead_attention``.
-            normalise: stage 2, as in ``multihead_attention``.
+            cache: projected keys and values of earlier calls, as in ``multihead_attention``.
+            score: stage 1, as there.
+            normalise: stage 2, as there.
 
         Returns:
             ``(context, weights)``; the weights, one map for each head, are those before dropout.

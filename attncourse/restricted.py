@@ -68,7 +68,7 @@ def streaming_attention(
 
     Softmax needs the largest score and the sum over all keys. Both are kept as running values: when a chunk
     brings a larger score, what was summed up so far is scaled down to it. (The memory is linear in the
-    number of keys without gradients only: the backward pass keeps the weights of every chunk.)
+    length without gradients only: the backward pass keeps the weights of every chunk.)
 
     Args:
         query: what each position looks for.
@@ -76,7 +76,7 @@ def streaming_attention(
         value: what each position has to say.
         mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``.
         causal: whether a query may attend only to keys up to its own position; joined with the mask.
-        chunk: number of keys read at a time, in tokens, at least 1.
+        chunk: number of queries and of keys read at a time, in tokens, at least 1.
 
     Returns:
         The context that ``attend`` gives; 0 where a query may attend to no key.
@@ -90,40 +90,25 @@ def streaming_attention(
     """
     check_at_least(1, chunk=chunk)
     check_same_width(query, key)
-    queries, keys = query.shape[-2], key.shape[-2]
     check_same_keys(key, value)
-    pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    batch = torch.broadcast_shapes(pairs, value.shape[:-2])
+    queries, keys = query.shape[-2], key.shape[-2]
     if mask is not None:
+        pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         check_mask(mask, (*pairs, queries, keys))
-        mask = mask.expand(*mask.shape[:-1], keys)
-    # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
-    wide = torch.promote_types(query.dtype, torch.float32)
-    largest = query.new_full((*pairs, queries, 1), float("-inf"), dtype=wide)
-    total = query.new_zeros((*pairs, queries, 1), dtype=wide)
-    context = query.new_zeros((*batch, queries, value.shape[-1]), dtype=wide)
-    position = torch.arange(queries, device=query.device).unsqueeze(-1)
+        mask = mask.expand(*mask.shape[:-2], queries, keys)
+    if not keys:
+        return attend(query, key, value)[0]  # a loop over no chunk would give no context
     # Slices of the whole would each give a gradient as long as the whole; `split` gives one for all.
-    chunks = zip(key.split(chunk, dim=-2), value.split(chunk, dim=-2), strict=True)
-    for start, (key_chunk, value_chunk) in zip(range(0, max(keys, 1), chunk), chunks, strict=True):
-        stop = start + key_chunk.shape[-2]
-        scores = scaled_dot_scores(query, key_chunk).to(wide)
-        if mask is not None:
-            scores = scores.masked_fill(~mask[..., start:stop], float("-inf"))
-        if causal:
-            ahead = torch.arange(start, stop, device=query.device) > position
-            scores = scores.masked_fill(ahead, float("-inf"))
-        # The shift cancels in the quotient, so it takes no gradient.
-        new_largest = largest
-        if keys:
-            new_largest = torch.maximum(largest, scores.detach().amax(dim=-1, keepdim=True))
-        # While a query has seen no key, -inf - -inf would be NaN.
-        shift = new_largest.masked_fill(new_largest == float("-inf"), 0.0)
-        shrink, weights = torch.exp(largest - shift), torch.exp(scores - shift)
-        total = total * shrink + weights.sum(dim=-1, keepdim=True)
-        context = context * shrink + weights @ value_chunk.to(wide)
-        largest = new_largest
-    return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
+    key_chunks, value_chunks = key.split(chunk, dim=-2), value.split(chunk, dim=-2)
+    contexts = []
+    for first, query_chunk in zip(range(0, max(queries, 1), chunk), query.split(chunk, dim=-2), strict=True):
+        stop = first + query_chunk.shape[-2]
+        # Behind the last query of the chunk a causal mask leaves no key.
+        reach = len(key_chunks) if not causal else max(1, -(-stop // chunk))
+        rows = None if mask is None else mask[..., first:stop, :]
+        near = key_chunks[:reach], value_chunks[:reach]
+        contexts.append(_stream(query_chunk, *near, rows, first if causal else None))
+    return torch.cat(contexts, dim=-2)
 
 
 def causal_linear_attention(
@@ -347,6 +332,37 @@ def convolution_as_attention(
     context, weights = attend(same, same, value, position - position[:, None] == offset[:, None, None])
     context = context.sum(dim=-3)
     return (context if bias is None else context + bias), weights
+
+
+def _stream(
+    query: Tensor,
+    keys: tuple[Tensor, ...],
+    values: tuple[Tensor, ...],
+    mask: Tensor | None,
+    first: int | None,
+) -> Tensor:
+    """Attends from one chunk of queries, the first of which has the position ``first`` if it is causal."""
+    # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
+    wide = torch.promote_types(query.dtype, torch.float32)
+    largest = query.new_full((query.shape[-2], 1), float("-inf"), dtype=wide)
+    total, context, start = 0.0, 0.0, 0
+    for key, value in zip(keys, values, strict=True):
+        stop = start + key.shape[-2]
+        scores = scaled_dot_scores(query, key).to(wide)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[..., start:stop], float("-inf"))
+        if first is not None and stop > first:
+            seen = causal_mask(query.shape[-2], key.shape[-2], past=first - start, device=query.device)
+            scores = scores.masked_fill(~seen, float("-inf"))
+        # The shift cancels in the quotient, so it takes no gradient.
+        new_largest = torch.maximum(largest, scores.detach().amax(dim=-1, keepdim=True))
+        # While a query has seen no key, -inf - -inf would be NaN.
+        shift = new_largest.masked_fill(new_largest == float("-inf"), 0.0)
+        shrink, weights = (largest - shift).exp_(), scores.sub_(shift).exp_()
+        total = total * shrink + weights.sum(dim=-1, keepdim=True)
+        context = context * shrink + weights @ value.to(wide)
+        largest, start = new_largest, stop
+    return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
 
 
 def _windows(

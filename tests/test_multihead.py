@@ -570,6 +570,66 @@ def test_a_cache_starts_empty_and_gives_what_it_was_given_in_order():
     assert cache.length == 7
 
 
+@pytest.mark.parametrize("key_value_heads", [3, 1])
+def test_a_fixed_cache_projects_the_memory_once_and_does_not_grow(key_value_heads):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(
+        D_MODEL, HEADS, key_width=KEY_WIDTH, value_width=KEY_WIDTH, key_value_heads=key_value_heads
+    ).double()
+    x, memory = normal(BATCH, QUERIES, D_MODEL), normal(BATCH, KEYS, KEY_WIDTH, seed=1)
+    mask = padding_mask(torch.tensor([3, 7]), KEYS)
+    context, weights = layer(x, memory, mask=mask)
+    cache = Cache(fixed=True)
+    assert not cache.complete
+    first = layer(x[:, :1], memory, mask=mask, cache=cache)
+    assert cache.complete
+    with torch.no_grad():  # What is projected from now on is NaN.
+        layer.key_projection.weight.fill_(torch.nan)
+        layer.value_projection.weight.fill_(torch.nan)
+    rest = layer(x[:, 1:], memory, mask=mask, cache=cache)
+    torch.testing.assert_close(torch.cat([first[0], rest[0]], dim=1), context)
+    torch.testing.assert_close(torch.cat([first[1], rest[1]], dim=2), weights)
+    assert cache.length == KEYS
+
+
+def test_a_growing_cache_is_never_complete():
+    cache = Cache()
+    cache.append(normal(2, 3, 7, 5), normal(2, 3, 7, 5))
+    assert not cache.complete
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("rows", [[1, 0], [0, 0, 1], [1], [], [1, 1, 1, 0, 1]], ids=str)
+def test_a_selected_cache_goes_on_as_if_its_rows_had_been_read_alone(rows, fixed):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(D_MODEL, HEADS).double()
+    x, memory = normal(BATCH, QUERIES, D_MODEL), normal(BATCH, KEYS, D_MODEL, seed=1)
+    rows = torch.tensor(rows, dtype=torch.int64)
+    key = memory if fixed else None
+    cache = Cache(fixed=fixed)
+    layer(x[:, :4], key, cache=cache)
+    kept = cache.keys.clone()
+    selected = cache.select(rows)
+    found = layer(x[rows, 4:], key[rows] if fixed else None, cache=selected)
+    expected = layer(x[:, 4:], key, cache=cache)
+    torch.testing.assert_close(found, (expected[0][rows], expected[1][rows]))
+    assert selected.fixed == fixed
+    assert torch.equal(cache.keys[..., : kept.shape[-2], :], kept)
+
+
+def test_what_a_selected_cache_reads_does_not_reach_the_cache_it_comes_from():
+    cache = Cache()
+    cache.append(normal(2, 3, 5, 7), normal(2, 3, 5, 11))
+    selected = cache.select(torch.tensor([0, 1]))
+    selected.append(normal(2, 3, 1, 7), normal(2, 3, 1, 11))
+    assert (selected.length, cache.length) == (6, 5)
+
+
+def test_an_empty_cache_selects_an_empty_one():
+    selected = Cache(fixed=True).select(torch.tensor([0, 0]))
+    assert (selected.length, selected.fixed, selected.complete) == (0, True, False)
+
+
 # What the pure function promises.
 
 
@@ -598,10 +658,22 @@ def run(mask=None, heads=HEADS, key_value_heads=None, dropout=0.0, **changed):
     )
 
 
-def fill(keys, values):
-    cache = Cache()
+def fill(keys, values, fixed=False):
+    cache = Cache(fixed=fixed)
     cache.append(normal(2, 3, 5, 7), normal(2, 3, 5, 11))
     cache.append(keys, values)
+
+
+def read_two_memories(first, second):
+    layer, cache = MultiHeadAttention(12, 3), Cache(fixed=True)
+    for keys in (first, second):
+        layer(normal(5, 12, dtype=torch.float32), normal(keys, 12, dtype=torch.float32), cache=cache)
+
+
+def select_from(keys, values):
+    cache = Cache()
+    cache.append(keys, values)
+    cache.select(torch.tensor([0]))
 
 
 ERRORS = {
@@ -676,6 +748,19 @@ ERRORS = {
     "to_torch, shared": (
         lambda: MultiHeadAttention(12, 6, key_value_heads=2).to_torch(),
         "nn.MultiheadAttention needs as many key/value heads as heads, but there are 2 and 6",
+    ),
+    "cache, complete": (
+        lambda: fill(normal(2, 3, 1, 7), normal(2, 3, 1, 11), fixed=True),
+        "a fixed cache takes keys once, but already holds 5",
+    ),
+    "cache, another memory": (
+        lambda: read_two_memories(7, 5),
+        "the fixed cache holds 7 keys, but 5 are given",
+    ),
+    "cache, select without a batch": (
+        lambda: select_from(normal(3, 5, 7), normal(3, 5, 11)),
+        "select needs keys and values of shape (batch, heads, length, width), "
+        "but they have (3, 5, 7) and (3, 5, 11)",
     ),
     "cache, lengths": (
         lambda: fill(normal(2, 3, 1, 7), normal(2, 3, 2, 11)),
