@@ -88,14 +88,15 @@ class LearnedPositions(nn.Module):
     Args:
         length: number of positions, in tokens.
         d_model: width of an encoding.
-        generator: source of the first values, which are normal with standard deviation 0.02, as in BERT.
+        generator: source of the first values, which are normal with standard deviation 0.02, as in Radford
+            et al. (2018).
         device: where the table is made.
         dtype: of the table; PyTorch's default if left out.
 
     Raises:
         ValueError: if a size is negative.
 
-    Source: Gehring et al. (2017), section 3.1; Vaswani et al. (2017), table 3, row E. Chapter: ``position``.
+    Source: Gehring et al. (2017), section 3.1; Vaswani et al. (2017), Table 3, row E. Chapter: ``position``.
     """
 
     def __init__(

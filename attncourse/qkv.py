@@ -225,8 +225,8 @@ def masked_sigmoid(
     Raises:
         ValueError: if the mask is not boolean or does not broadcast to ``scores``.
 
-    Source: Ramapuram et al. (2025), arXiv:2409.04431, section 2, here without their bias. Chapter: ``qkv``,
-    other weights.
+    Source: Ramapuram et al. (2025), arXiv:2409.04431, here without their bias. Chapter: ``qkv``, other
+    weights.
     """
     return unnormalised(torch.sigmoid(scores), mask)
 

@@ -139,7 +139,7 @@ def causal_linear_attention(
         ValueError: if the chunk is below 1, if the three lengths differ, or if queries and keys differ in
             width or have width 0.
 
-    Source: Katharopoulos et al. (2020), causal masking, here in chunks. Chapter: ``restricted``.
+    Source: Katharopoulos et al. (2020), section 3.3, here in chunks. Chapter: ``restricted``.
     """
     check_at_least(1, chunk=chunk)
     _check_sequences(query, key, value)

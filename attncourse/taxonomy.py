@@ -45,7 +45,8 @@ def hard_weights(
     Raises:
         ValueError: if ``samples`` is below 1.
 
-    Source: Xu et al. (2015), arXiv:1502.03044, section 4.1. Chapter: ``taxonomy``, hard attention.
+    Source: Xu et al. (2015), arXiv:1502.03044, stochastic "hard" attention. Chapter: ``taxonomy``, hard
+    attention.
     """
     check_at_least(1, samples=samples)
     if not weights.numel():
@@ -71,7 +72,7 @@ def log_probability(
         Log-probability in nats, at most 0, with a gradient to the weights; 0, without gradient, for a query
         whose weights are all 0.
 
-    Source: the term log p(s̃|a) of Xu et al. (2015), section 4.1. Chapter: ``taxonomy``, hard attention.
+    Source: the term log p(s̃|a) of Xu et al. (2015), arXiv:1502.03044. Chapter: ``taxonomy``, hard attention.
     """
     chosen = (weights * choices).sum(dim=-1)
     return chosen.masked_fill(chosen == 0, 1.0).log()
@@ -96,8 +97,7 @@ def score_function_loss(
     Returns:
         The losses: values unchanged, with the gradient above.
 
-    Source: Williams (1992), and Xu et al. (2015), arXiv:1502.03044, section 4.1. Chapter: ``taxonomy``, hard
-    attention.
+    Source: Williams (1992), and Xu et al. (2015), arXiv:1502.03044. Chapter: ``taxonomy``, hard attention.
     """
     return losses + (losses - baseline).detach() * (log_probability - log_probability.detach())
 
@@ -146,8 +146,7 @@ def moving_average(
     Raises:
         ValueError: if the decay does not lie between 0 and 1.
 
-    Source: Xu et al. (2015), arXiv:1502.03044, section 4.1, with a decay of 0.9. Chapter: ``taxonomy``, hard
-    attention.
+    Source: Xu et al. (2015), arXiv:1502.03044, with a decay of 0.9. Chapter: ``taxonomy``, hard attention.
     """
     if not 0 <= decay <= 1:
         raise ValueError(f"decay must lie between 0 and 1, but is {decay}")
@@ -169,8 +168,8 @@ def expected_loss(
     Returns:
         The expected loss.
 
-    Source: the expectation that Xu et al. (2015), section 4.1, estimate by draws. Chapter: ``taxonomy``, hard
-    attention.
+    Source: the expectation that Xu et al. (2015), arXiv:1502.03044, estimate by draws. Chapter:
+    ``taxonomy``, hard attention.
     """
     return (weights * losses).sum(dim=-1)
 
