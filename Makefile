@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TOPICS := $(basename $(notdir $(wildcard solutions/*.py)))
-LIBRARY := $(shell find attncourse -name '*.py') requirements.lock
+LIBRARY := $(shell find attncourse book/_ext -name '*.py') requirements.lock
 BOOK := $(shell find book -type f -not -path '*/__pycache__/*')
 # Tools that start other tools (nbgrader starts alembic) look for them on PATH.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)

@@ -127,10 +127,10 @@ class Spread(NamedTuple):
     """One measurement under several seeds.
 
     Attributes:
-        runs: ``(seeds, *shape)``, the results, as `band` and `length_curve` take them.
-        median: ``(*shape,)``.
-        lowest: ``(*shape,)``.
-        highest: ``(*shape,)``.
+        runs: the results, with the seeds as first axis, as `band` and `length_curve` take them.
+        median: of each entry over the seeds.
+        lowest: of each entry over the seeds.
+        highest: of each entry over the seeds.
     """
 
     runs: Float[Tensor, "seeds *shape"]

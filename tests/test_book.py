@@ -79,7 +79,8 @@ def pages():
 
 
 def test_every_page_of_the_table_of_contents_exists_and_every_page_is_in_it():
-    assert sorted(f"{file}.md" for file in FILES) == sorted(f"book/{path.name}" for path in BOOK.glob("*.md"))
+    found = [path.relative_to(ROOT).with_suffix("").as_posix() for path in BOOK.rglob("*.md")]
+    assert sorted(FILES) == sorted(found)
 
 
 @pytest.mark.parametrize("file", CHAPTERS)
@@ -231,3 +232,24 @@ def test_pages_load_no_script_style_or_picture_from_elsewhere(pages):
     loading = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=[\"'](?:https?:)?//[^\"']+", re.I)
     found = {name: loading.findall(page.path.read_text()) for name, page in pages.items()}
     assert {name: loads for name, loads in found.items() if loads} == {}
+
+
+def test_the_reference_describes_every_public_name_of_the_library(pages):
+    modules = {path.stem for path in (ROOT / "attncourse").glob("*.py")}
+    modules -= {"__init__", "cli", "learner", "validation"}  # commands, and checks that modules share
+    assert {f"book/api/{module}" for module in modules} == {file for file in FILES if "/api/" in file}
+    for module in modules:
+        tree = ast.parse((ROOT / "attncourse" / f"{module}.py").read_text())
+        names = []
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                names.append(node.name)
+                methods = node.body if isinstance(node, ast.ClassDef) else []
+                names += [
+                    f"{node.name}.{method.name}"
+                    for method in methods
+                    if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+                ]
+        assert names
+        missing = {f"attncourse.{module}.{name}" for name in names} - pages[f"book/api/{module}.html"].ids
+        assert not missing, "public names have docstrings, and those without an underscore are public"

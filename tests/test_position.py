@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from attncourse import position
 
 BATCH, HEADS, QUERIES, KEYS, LENGTH, D_KEY = 2, 3, 5, 7, 11, 6
-BASES = [10_000.0, 100.0]
+BASES = [10_000.0, 100.0, 0.5]
 HALF = [torch.bfloat16, torch.float16]
 SIZES = [(7, 7, 0), (5, 11, 3), (5, 3, 0), (1, 6, 5), (0, 3, 1), (2, 0, 0), (1, 1, 0)]
 
@@ -319,6 +319,11 @@ def test_alibi_bias_rounds_once_in_half_precision(dtype):
     torch.testing.assert_close(bias.double(), exact, rtol=0.51 * torch.finfo(dtype).eps, atol=0)
 
 
+def test_alibi_bias_has_the_digits_of_float64_if_that_is_asked_for():
+    bias = position.alibi_bias(16, 1, 2, dtype=torch.float64)
+    assert bias[:, 0, 1].tolist() == pytest.approx([-(2.0 ** (-i / 2)) for i in range(1, 17)], rel=1e-15)
+
+
 def t5_bucket_by_loops(way, buckets, max_distance, bidirectional):
     """Follow the definition of T5: exact up to half of the buckets, then logarithmic."""
     if bidirectional:
@@ -358,6 +363,11 @@ def test_t5_buckets_are_those_of_t5_unless_told_otherwise():
     ways = range(-(len(before) - 1), len(before))
     expected = [before[-way] if way <= 0 else before[way] + 16 for way in ways]
     assert position.t5_buckets(1, len(ways), past=len(before) - 1).tolist() == [expected]
+
+
+def test_two_t5_buckets_tell_the_keys_before_the_query_from_the_others():
+    expected = table_of(5, 7, lambda i, j: j < i).long()
+    assert torch.equal(position.t5_buckets(5, 7, buckets=2, max_distance=3, bidirectional=False), expected)
 
 
 @pytest.mark.parametrize(("queries", "keys", "past"), SIZES)
@@ -416,7 +426,7 @@ def test_relative_positions_refuse_negative_sizes(bias, sizes, past, name):
             "inputs and positions need the same length, but have 5 and 1",
         ),
         (
-            lambda: position.shaw_bias(normal(5, 3), normal(7, 4)),
+            lambda: position.shaw_bias(normal(2, 5, 3), normal(7, 4)),
             "query and table need the same width, but have 3 and 4",
         ),
         (

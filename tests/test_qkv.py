@@ -264,6 +264,11 @@ def test_the_cosine_with_a_zero_vector_is_0_with_finite_gradients(dtype):
     assert key.grad.isfinite().all()
 
 
+def test_cosine_scores_of_width_0_are_0():
+    scores = qkv.cosine_scores(normal(2, QUERIES, 0), normal(2, KEYS, 0))
+    assert torch.equal(scores, torch.zeros(2, QUERIES, KEYS, dtype=torch.float64))
+
+
 # Stage 2: weights.
 
 
@@ -342,6 +347,13 @@ def test_softmax_does_not_change_when_all_scores_of_a_query_rise(name):
     mask = random_mask(QUERIES, KEYS)
     function = NORMALISATIONS[name]
     assert_near(function(scores + rise, mask), function(scores, mask))
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0, 5.0])
+def test_scores_are_divided_by_the_temperature(temperature):
+    scores = normal(QUERIES, KEYS)
+    weights = qkv.masked_softmax(scores, temperature=temperature)
+    assert_near(weights, torch.softmax(scores / temperature, dim=-1))
 
 
 def test_a_low_temperature_picks_the_largest_score_and_a_high_one_none():
@@ -870,7 +882,7 @@ WRONG_CALLS = {
         for name, function in NORMALISATIONS.items()
     },
     "weighted sum: keys": (
-        lambda: qkv.weighted_sum(ones(2, 5), ones(7, 3)),
+        lambda: qkv.weighted_sum(ones(3, 2, 5), ones(7, 3)),
         "weights and value need the same number of keys, but have 5 and 7",
     ),
     "attend: widths": (
@@ -961,6 +973,14 @@ def test_linear_attention_over_thousands_of_keys_stays_in_the_range_of_float16()
     torch.testing.assert_close(context, torch.full((2, 2), 50.0, dtype=torch.float16), rtol=0.01, atol=0.0)
 
 
+def test_linear_attention_over_wide_features_stays_in_the_range_of_float16():
+    # One product of two features is 101² = 10,201, so the sum of 64 is 652,864; float16 ends at 65,504.
+    query, key = (torch.full((2, rows, 64), 100.0, dtype=torch.float16) for rows in (1, 3))
+    value = torch.full((3, 2), 5.0, dtype=torch.float16)
+    expected = value.new_full((2, 1, 2), 5.0)
+    torch.testing.assert_close(qkv.linear_attention(query, key, value), expected, rtol=0.01, atol=0.0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("batches", BATCHES.values(), ids=BATCHES)
@@ -986,6 +1006,13 @@ def test_fused_attention_gives_the_context_of_attend_and_its_gradients(batches, 
 @pytest.mark.parametrize("shape", [(KEYS,), (1, KEYS), (QUERIES, 1), (3, 1, KEYS), (2, 1, QUERIES, KEYS)])
 def test_fused_attention_takes_every_mask_that_attend_takes(shape):
     tensors, mask = inputs(((2, 3),) * 3), random_mask(*shape)
+    torch.testing.assert_close(qkv.fused_attention(*tensors, mask), qkv.attend(*tensors, mask)[0])
+
+
+@pytest.mark.parametrize("batches", [((3,), (), ()), ((), (3,), ()), ((2, 1), (3,), ())])
+def test_fused_attention_takes_a_mask_with_the_batch_axes_of_the_scores(batches):
+    tensors = inputs(batches)
+    mask = random_mask(*torch.broadcast_shapes(*batches), QUERIES, KEYS)
     torch.testing.assert_close(qkv.fused_attention(*tensors, mask), qkv.attend(*tensors, mask)[0])
 
 

@@ -252,6 +252,14 @@ def test_streaming_takes_a_mask_with_one_column_for_all_keys():
     torch.testing.assert_close(context, dense(*tensors, mask.expand(5, 7)))
 
 
+@pytest.mark.parametrize("batches", [((3,), (), ()), ((), (3,), ()), ((2, 1), (3,), ()), ((2, 3),) * 3])
+def test_streaming_takes_a_mask_with_the_batch_axes_of_the_scores(batches):
+    tensors = inputs(5, batches, keys=7)
+    shape = (*torch.broadcast_shapes(*batches), 5, 7)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(5)) < 0.5
+    torch.testing.assert_close(restricted.streaming_attention(*tensors, mask, chunk=3), dense(*tensors, mask))
+
+
 SEQUENCE_FORMS = {
     **{name: options for name, (options, _) in FORMS.items() if name != "streaming"},
     "causal_linear": {},

@@ -577,6 +577,15 @@ def test_lengths_0_and_1(form, queries, keys):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_with_no_key_the_context_is_0_and_has_all_batch_axes(form, batch):
+    query, key, value = normal(*batch, QUERIES, D), normal(0, D), normal(3, 0, D_VALUE)
+    positions = torch.zeros(*batch, QUERIES)
+    context, _ = FORMS[form](query, key, value, positions=positions, radius=1, gaussian=True)
+    assert torch.equal(context, torch.zeros(3, QUERIES, D_VALUE, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtype_and_device_are_kept_and_far_positions_are_exact(form, dtype, device):
     length = 3001
@@ -698,6 +707,16 @@ def test_predicted_positions_by_loops():
         hidden = [math.tanh(dot(row, query[b, q].tolist())) for row in weight.tolist()]
         expected = LENGTHS[b] / (1 + math.exp(-dot(vector.tolist(), hidden)))
         assert given[b, q].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_predicted_positions_take_any_batch_axes(batch):
+    lengths = torch.arange(4, 4 + math.prod(batch)).reshape(batch)
+    zeros = torch.zeros(HIDDEN, dtype=torch.float64)
+    given = predicted_positions(
+        normal(*batch, QUERIES, D), lengths, weight=normal(HIDDEN, D, seed=1), vector=zeros
+    )
+    assert torch.equal(given, (lengths / 2).double()[..., None].expand(*batch, QUERIES))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

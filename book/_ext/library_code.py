@@ -1,6 +1,13 @@
-"""Give `literalinclude` the option ``without-docstring``: the chapter itself says what the function does."""
+"""How the book shows the library: its code in the chapters, its docstrings on the pages of the reference.
+
+`literalinclude` gets the option ``without-docstring``: the chapter itself says what the function does. Fields
+of a NamedTuple are left out as members, since the docstring of the class lists them. Sphinx writes a long
+signature as a list of definitions without terms, which is no valid list; here it becomes lines.
+"""
 
 import ast
+import re
+from collections import namedtuple
 from typing import ClassVar
 
 from docutils import nodes
@@ -29,7 +36,28 @@ class LibraryCode(LiteralInclude):
         return found
 
 
+FIELD = type(namedtuple("Example", "field").field)
+
+
+def skip_fields(app, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
+    """Leaves out the fields of NamedTuples, and all else to autodoc."""
+    return True if isinstance(member, FIELD) else None
+
+
+def signatures_as_lines(app, page: str, template: str, context: dict, doctree: object) -> None:
+    """Writes each argument of a long signature as a line of its own."""
+
+    def lines(signature: re.Match) -> str:
+        inside = re.sub(r"<(/?)dl>", r"<\1span>", signature[0])
+        return inside.replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
+
+    if "body" in context:
+        context["body"] = re.sub(r'<dt class="sig.*?</dt>', lines, context["body"], flags=re.DOTALL)
+
+
 def setup(app) -> dict[str, bool]:
-    """Registers the directive with Sphinx."""
+    """Registers all of it with Sphinx."""
     app.add_directive("literalinclude", LibraryCode, override=True)
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("html-page-context", signatures_as_lines)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
