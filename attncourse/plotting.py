@@ -434,6 +434,9 @@ def _small_multiples(
             ax.set_ylabel("")
         if index + columns < count:
             ax.set_xlabel("")
+    if not numbers:
+        drawn = figure.axes
+        figure.colorbar(drawn[0].images[0], ax=drawn, label="weight")
     return figure
 
 

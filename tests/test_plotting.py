@@ -133,17 +133,19 @@ def maps(count, queries, keys):
 def test_head_maps_draw_every_head_on_one_scale():
     weights = maps(5, 2, 3)
     figure = head_maps(weights, ["one", "two"], ["a", "b", "c"], columns=3)
-    assert [ax.get_title() for ax in figure.axes] == [f"head {number}" for number in range(1, 6)]
-    for ax, head in zip(figure.axes, weights, strict=True):
+    *axes, scale = figure.axes
+    assert scale.get_ylabel() == "weight" and scale.get_ylim() == (0, 1)
+    assert [ax.get_title() for ax in axes] == [f"head {number}" for number in range(1, 6)]
+    for ax, head in zip(axes, weights, strict=True):
         assert ax.images[0].get_array().tolist() == head.double().tolist()
         assert ax.images[0].get_clim() == (0, 1)
         assert [label.get_text() for label in ax.get_yticklabels()] == ["one", "two"]
         assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b", "c"]
         assert not ax.texts
-    assert {ax.get_subplotspec().rowspan.start for ax in figure.axes} == {0, 1}
+    assert {ax.get_subplotspec().rowspan.start for ax in axes} == {0, 1}
     # The left column names the queries; the lowest map of each column names the keys.
-    assert [ax.get_ylabel() for ax in figure.axes] == ["query", "", "", "query", ""]
-    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "key", "key", "key"]
+    assert [ax.get_ylabel() for ax in axes] == ["query", "", "", "query", ""]
+    assert [ax.get_xlabel() for ax in axes] == ["", "", "key", "key", "key"]
 
 
 def test_weights_over_time_run_from_left_to_right():
