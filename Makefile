@@ -7,7 +7,7 @@ BOOK := $(shell find book -type f -not -path '*/__pycache__/*')
 # Tools that start other tools (nbgrader starts alembic) look for them on PATH.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: course book exercises test coverage lint bench serve lock clean help
+.PHONY: course book exercises test coverage mutants lint bench serve lock clean help
 
 help:  ## say what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ lint: .venv/.installed  ## check style
 
 coverage: .venv/.installed book exercises  ## run every test, and show which lines of the library none runs
 	$(BIN)/python -m pytest -q --cov
+
+mutants: .venv/.installed  ## change the library in one place at a time, and see whether a test fails
+	$(BIN)/python tests/mutants.py
 
 bench: .venv/.installed  ## measure the library against PyTorch, as ratios
 	$(BIN)/python -m benchmarks

@@ -464,12 +464,11 @@ def _waves(
 
 def _bucket_starts(exact: int, shared: int, max_distance: int) -> list[int]:
     """Gives the first distance of each bucket ``exact + j``, at equal steps on a logarithmic scale."""
-    starts = []
+    starts, start = [], exact
     for j in range(1, shared):
         # The boundary exact · (max_distance / exact)^(j / shared), rounded up. In whole numbers no rounding
         # error moves it.
         bound = exact ** (shared - j) * max_distance**j
-        start = int(exact * (max_distance / exact) ** (j / shared)) - 1
         while start**shared < bound:
             start += 1
         starts.append(start)

@@ -341,18 +341,18 @@ def _stream(
     mask: Tensor | None,
     first: int | None,
 ) -> Tensor:
-    """Attends from one chunk of queries, the first of which has the position ``first`` if it is causal."""
+    """Attends from one chunk of queries to chunks of keys; the last starts at ``first`` if it is causal."""
     # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
     wide = torch.promote_types(query.dtype, torch.float32)
-    largest = query.new_full((query.shape[-2], 1), float("-inf"), dtype=wide)
+    largest = query.new_full((query.shape[-2], 1), float("-inf"))
     total, context, start = 0.0, 0.0, 0
     for key, value in zip(keys, values, strict=True):
         stop = start + key.shape[-2]
         scores = scaled_dot_scores(query, key).to(wide)
         if mask is not None:
             scores = scores.masked_fill(~mask[..., start:stop], float("-inf"))
-        if first is not None and stop > first:
-            seen = causal_mask(query.shape[-2], key.shape[-2], past=first - start, device=query.device)
+        if start == first:
+            seen = causal_mask(query.shape[-2], key.shape[-2], device=query.device)
             scores = scores.masked_fill(~seen, float("-inf"))
         # The shift cancels in the quotient, so it takes no gradient.
         new_largest = torch.maximum(largest, scores.detach().amax(dim=-1, keepdim=True))
@@ -369,7 +369,6 @@ def _windows(
     query: Tensor, key: Tensor, value: Tensor, radius: int, causal: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Gives each block of queries, the keys and values in its reach, and the mask between them."""
-    check_at_least(0, radius=radius)
     # Beyond the length a larger radius changes nothing, but makes a larger mask.
     reach = -(-min(radius, query.shape[-2]) // UNIT)
     sizes = (BLOCK, BLOCK + 2 * reach * UNIT)

@@ -7,6 +7,7 @@ those in a window around a position, which is given (local-m) or predicted from 
 Axes as in ``qkv``. Positions count from 0. ``samples`` is the first axis where several draws are made.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, get_args
@@ -290,7 +291,10 @@ def local_attention(
     window = distance.abs() <= radius
     if mask is not None:
         window = window & mask
-    weights = masked_softmax(score(query, key), window)
+    scores = score(query, key)
+    # The positions may have batch axes of their own.
+    scores = scores.expand(torch.broadcast_shapes(scores.shape, window.shape))
+    weights = masked_softmax(scores, window)
     if gaussian:
         weights = weights * _gaussian(distance, radius).to(weights.dtype)
     return weighted_sum(weights, value), weights
@@ -521,12 +525,12 @@ def _gaussian(distance: Tensor, radius: int) -> Tensor:
 
 def _rows(inputs: Tensor, index: Tensor) -> Tensor:
     """Picks, for each entry of the index ``(..., queries, window)``, a row of ``(..., keys, width)``."""
-    keys = inputs.shape[-2]
+    *batch, keys, width = inputs.shape
+    first = torch.arange(math.prod(batch), device=index.device).view(*batch, 1, 1) * keys
+    place = index + first
     if not keys:
-        return inputs.new_zeros(*inputs.shape[:-2], *index.shape[-2:], inputs.shape[-1])
-    batch = torch.broadcast_shapes(inputs.shape[:-2], index.shape[:-2])
-    first = torch.arange(batch.numel(), device=index.device).view(*batch, 1, 1) * keys
-    return F.embedding(index + first, inputs.expand(*batch, -1, -1).flatten(end_dim=-2))
+        return inputs.new_zeros(*place.shape, width)
+    return F.embedding(place, inputs.flatten(end_dim=-2))
 
 
 def _check_local(

@@ -880,3 +880,22 @@ def test_vmap_over_local_attention(form):
 
     mapped = torch.vmap(run)(query, key, value, mask(), positions)
     torch.testing.assert_close(mapped, run(query, key, value, mask(), positions))
+
+
+@pytest.mark.parametrize("keys", [0, 11])
+def test_positions_may_have_batch_axes_of_their_own(keys):
+    shapes = {"query": (7, 5), "key": (keys, 5), "value": (keys, 3)}
+    query, key, value = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        for seed, shape in enumerate(shapes.values())
+    )
+    positions = 10 * torch.rand(2, 3, 7, generator=torch.Generator().manual_seed(3))
+    options = {"radius": 2, "gaussian": True}
+    for form in (local_attention, gathered_local_attention):
+        context, weights = form(query, key, value, positions=positions, **options)
+        assert context.shape == (2, 3, 7, 3)
+        assert weights.shape[:3] == (2, 3, 7)
+        for row in range(2):
+            for column in range(3):
+                alone, _ = form(query, key, value, positions=positions[row, column], **options)
+                torch.testing.assert_close(context[row, column], alone)
