@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from attncourse.masks import padding_mask
 from attncourse.qkv import additive_scores, attend
+from attncourse.validation import check_shape
 
 State = TypeVar("State", Tensor, tuple[Tensor, ...])
 
@@ -155,13 +156,15 @@ def coverage(
         the target length.
 
     Raises:
-        ValueError: if a length is negative or larger than the number of target positions.
+        ValueError: if there is not one length for each sequence, or one is negative or larger than the number
+            of target positions.
 
     Source: the attention history that Tu et al. (2016), arXiv:1601.04811, feed back to the scores, here as a
     plain sum. Chapter: ``alignment``.
     """
     if target_lengths is None:
         return weights.sum(dim=-2)
+    check_shape("target_lengths", target_lengths, weights.shape[:-2])
     return (padding_mask(target_lengths, weights.shape[-2]).to(weights.dtype) @ weights).squeeze(-2)
 
 

@@ -19,11 +19,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attncourse.tasks import END, FIRST_SYMBOL, PADDING, START, Batch
 
-# No string that these locales write means two days: see `date_pairs`. American English would break that.
+#: No string that these locales write means two days: see `date_pairs`. American English would break that.
 DATE_LOCALES = (
     *("ar", "cs", "da", "de", "el", "en_GB", "es", "fi", "fr", "he", "hi", "hu", "id", "it", "ja", "ko"),
     *("nb", "nl", "pl", "pt_BR", "ro", "ru", "sv", "tr", "uk", "vi", "zh"),
 )
+#: The styles of CLDR.
 DATE_STYLES = ("full", "long", "medium", "short")
 
 Pair = tuple[str, str]
@@ -195,11 +196,10 @@ def date_pairs(
             "expected a count of at least 0, and days in order whose years differ by less than 100; "
             f"got count = {count}, first = {first}, last = {last}"
         )
-    if not locales or not set(styles or ["none"]) <= set(DATE_STYLES):
-        raise ValueError(
-            f"expected at least one locale, and styles from {', '.join(DATE_STYLES)}; "
-            f"got {list(locales)} and {list(styles)}"
-        )
+    if isinstance(locales, str) or not locales:
+        raise ValueError(f"locales must be a list of at least one name, such as ['de'], but is {locales!r}")
+    if isinstance(styles, str) or not styles or not set(styles) <= set(DATE_STYLES):
+        raise ValueError(f"styles must be a list of names from {', '.join(DATE_STYLES)}, but is {styles!r}")
     _check_one_reading(locales, styles)
     draws = [
         torch.randint(choices, (count,), generator=generator).tolist()

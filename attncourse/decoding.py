@@ -5,6 +5,7 @@ next. The state is its own business. ``select(state, rows)`` gives the state of 
 beam search needs it, and rows may come twice.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ def greedy(
         The sequences, as long as the longest of them.
 
     Raises:
-        ValueError: if ``batch`` or ``max_length`` is negative.
+        ValueError: if ``batch`` or ``max_length`` is negative, or ``end`` is not in the vocabulary.
 
     Source: Sutskever et al. (2014), section 3.2, beam search of size 1. Chapter: ``seq2seq``.
     """
@@ -91,7 +92,8 @@ def sample(
         max_length: largest number of tokens to write, the end token included.
         select: not used; it is taken so that all searches are called alike.
         device: where the tokens are made.
-        temperature: the logits are divided by it, above 0: below 1 probable tokens become more probable.
+        temperature: the logits are divided by it, above 0 and finite. Below 1 probable tokens become more
+            probable.
         top_k: number of most probable tokens to draw from, at least 1; all if left out.
         generator: source of randomness, on the same device.
 
@@ -99,13 +101,13 @@ def sample(
         The sequences. Their log-probability is the model's own, before temperature and ``top_k``.
 
     Raises:
-        ValueError: if ``batch`` or ``max_length`` is negative, the temperature is not above 0, or ``top_k``
-            is below 1.
+        ValueError: if ``batch`` or ``max_length`` is negative, ``end`` is not in the vocabulary, the
+            temperature is not above 0 and finite, or ``top_k`` is below 1.
 
     Source: ancestral sampling; Fan et al. (2018), arXiv:1805.04833, for ``top_k``. Chapter: ``transformer``.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, but is {temperature}")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be above 0 and finite, but is {temperature}")
     if top_k is not None:
         check_at_least(1, top_k=top_k)
 
@@ -113,7 +115,8 @@ def sample(
         if top_k is not None:
             kept = scores.topk(min(top_k, scores.shape[-1]), dim=-1)
             scores = torch.full_like(scores, float("-inf")).scatter(-1, kept.indices, kept.values)
-        weights = torch.softmax(scores / temperature, dim=-1)
+        # Less the largest score, which cancels, no quotient is too large for the dtype.
+        weights = torch.softmax((scores - scores.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
         return torch.multinomial(weights, 1, generator=generator).squeeze(-1)
 
     return _write(step, state, draw, batch, start, end, max_length, device)
@@ -153,7 +156,8 @@ def beam_search(
         The best sequence of each row, with its log-probability (not divided).
 
     Raises:
-        ValueError: if ``batch`` or ``max_length`` is negative, or ``beams`` is below 1.
+        ValueError: if ``batch`` or ``max_length`` is negative, ``end`` is not in the vocabulary, or ``beams``
+            is below 1.
 
     Source: Wu et al. (2016), arXiv:1609.08144, section 7, for the penalty. Chapter: ``transformer``.
     """
@@ -216,6 +220,8 @@ def _log_probabilities(logits: Tensor) -> Tensor:
 
 def _only_end(scores: Tensor, ended: Tensor, end: int) -> Tensor:
     """Lets a sequence that has ended go on with the end token alone, at no cost."""
+    if not 0 <= end < scores.shape[-1]:
+        raise ValueError(f"end must be a token from 0 to {scores.shape[-1] - 1}, but is {end}")
     only_end = scores.new_full(scores.shape[-1:], float("-inf"))
     only_end[end] = 0.0
     return torch.where(ended.unsqueeze(-1), only_end, scores)

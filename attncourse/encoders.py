@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from attncourse.masks import padding_mask
 from attncourse.position import LearnedPositions, add_positions, sinusoidal
 from attncourse.qkv import attend
-from attncourse.validation import check_at_least, check_shape
+from attncourse.validation import check_at_least, check_lengths, check_shape
 
 Positions = Literal["none", "learned", "sinusoidal"]
 LAYERS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -111,13 +111,14 @@ def reverse(
         The sequences from their last real token to their first. A second call restores them.
 
     Raises:
-        ValueError: if there is not one length for each sequence.
+        ValueError: if there is not one length for each sequence, or one is out of range.
 
     Chapter: ``seq2seq``, both directions.
     """
     check_shape("lengths", lengths, (inputs.shape[0],))
+    check_lengths(lengths, "length", inputs.shape[1])
     place = torch.arange(inputs.shape[1], device=inputs.device)
-    mirrored = lengths.unsqueeze(-1) - 1 - place
+    mirrored = lengths.long().unsqueeze(-1) - 1 - place
     return inputs.take_along_dim(torch.where(mirrored < 0, place, mirrored).unsqueeze(-1), dim=1)
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from attncourse.validation import check_at_least
+from attncourse.validation import check_at_least, check_lengths
 
 
 def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*batch 1 keys"]:
@@ -24,17 +24,12 @@ def padding_mask(lengths: Int[Tensor, "*batch"], keys: int) -> Bool[Tensor, "*ba
         head axis, ``(batch, heads, queries, keys)``, add one more: ``padding_mask(...).unsqueeze(-3)``.
 
     Raises:
-        ValueError: if a length is negative or larger than ``keys``.
+        ValueError: if a length is negative, larger than ``keys``, or no whole number. On a GPU, and in a
+            compiled function, the numbers go unchecked: to read them would make it wait.
 
     Source: Vaswani et al. (2017), section 3.2.3, for masking before the softmax. Chapter: ``qkv``.
     """
-    # A compiled program cannot stop to look at the lengths, so there they go unchecked.
-    looked_at = lengths.numel() and not torch.compiler.is_compiling()
-    if looked_at and not 0 <= int(lengths.min()) <= int(lengths.max()) <= keys:
-        raise ValueError(
-            f"lengths must lie between 0 and keys = {keys}, "
-            f"but range from {int(lengths.min())} to {int(lengths.max())}"
-        )
+    check_lengths(lengths, "keys", keys)
     return (torch.arange(keys, device=lengths.device) < lengths.unsqueeze(-1)).unsqueeze(-2)
 
 

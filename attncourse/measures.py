@@ -29,7 +29,8 @@ def exact_match(
 ) -> Bool[Tensor, " batch"]:
     """Tells for each sequence whether it was written without a fault, its end included.
 
-    What stands after the first end does not count. A sequence that was cut off before its end is no match.
+    What stands after the first end does not count. A sequence that was cut off before the end of its target
+    is no match.
 
     Args:
         predicted: what a model wrote, without the start.
@@ -154,7 +155,7 @@ def over_seeds(measure: Callable[[int], Any], seeds: Iterable[int]) -> Spread:
 
     Chapter: ``seq2seq``.
     """
-    results = [torch.as_tensor(measure(seed)).detach().double().cpu() for seed in seeds]
+    results = [torch.as_tensor(measure(seed)).detach().cpu().double() for seed in seeds]
     if len({result.shape for result in results}) != 1:
         shapes = [tuple(result.shape) for result in results]
         raise ValueError(f"expected one shape of results for at least one seed, but got shapes {shapes}")

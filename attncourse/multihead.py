@@ -418,8 +418,8 @@ class MultiHeadAttention(nn.Module):
 def _project(name: str, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if weight.ndim != 2 or weight.shape[1] != inputs.shape[-1]:
         raise ValueError(
-            f"{name}_weight must have shape (any, {inputs.shape[-1]}) here, "
-            f"but has shape {tuple(weight.shape)}"
+            f"{name} and {name}_weight do not fit: the width of one is {inputs.shape[-1]}, "
+            f"and the other has shape {tuple(weight.shape)}, where (any, {inputs.shape[-1]}) is expected"
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(

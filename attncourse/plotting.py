@@ -83,7 +83,7 @@ def heatmap(
     for name, labels, size in (("queries", queries, rows), ("keys", keys, columns)):
         if labels is not None and len(labels) != size:
             raise ValueError(f"{name} must name {size} tokens, one for each, but names {len(labels)}")
-    cells = weights.detach().double().cpu()
+    cells = weights.detach().cpu().double()
     # Written so that NaN is refused too. Rounding may take a weight a little over 1.
     if not ((cells >= 0) & (cells <= 1 + 1e-3)).all():
         raise ValueError(
@@ -150,7 +150,7 @@ def band(
         )
     if ax is None:
         _, ax = plt.subplots()
-    x, runs = x.detach().cpu().numpy(), runs.detach().double().cpu()
+    x, runs = x.detach().cpu().numpy(), runs.detach().cpu().double()
     (line,) = ax.plot(x, runs.mean(dim=0).numpy(), marker=marker, label=label)
     ax.fill_between(
         x, runs.amin(dim=0).numpy(), runs.amax(dim=0).numpy(), color=line.get_color(), alpha=0.25, linewidth=0
@@ -218,7 +218,7 @@ def weights_over_time(
 
 
 def length_curve(
-    lengths: Shaped[Tensor, " points"],
+    lengths: Shaped[Tensor, " points"] | Sequence[int],
     scores: Mapping[str, Shaped[Tensor, "_ points"]],
     *,
     trained: tuple[int, int] | None = None,
@@ -242,6 +242,7 @@ def length_curve(
 
     Chapter: ``seq2seq``.
     """
+    lengths = torch.as_tensor(lengths)
     _check_some("scores", scores)
     for name, runs in scores.items():
         if not ((runs >= 0) & (runs <= 1)).all():
@@ -259,7 +260,9 @@ def length_curve(
     return ax
 
 
-def growth_exponent(sizes: Shaped[Tensor, " points"], costs: Shaped[Tensor, " points"]) -> float:
+def growth_exponent(
+    sizes: Shaped[Tensor, " points"] | Sequence[float], costs: Shaped[Tensor, " points"] | Sequence[float]
+) -> float:
     """Fits the exponent a of ``cost = c * size ** a``, by least squares on the logarithms.
 
     Args:
@@ -274,12 +277,12 @@ def growth_exponent(sizes: Shaped[Tensor, " points"], costs: Shaped[Tensor, " po
 
     Chapter: ``restricted``.
     """
-    return _power_law(sizes, costs)[0]
+    return _power_law(torch.as_tensor(sizes), torch.as_tensor(costs))[0]
 
 
 def cost_curves(
-    sizes: Shaped[Tensor, " points"],
-    costs: Mapping[str, Shaped[Tensor, " points"]],
+    sizes: Shaped[Tensor, " points"] | Sequence[float],
+    costs: Mapping[str, Shaped[Tensor, " points"] | Sequence[float]],
     *,
     ylabel: str,
     xlabel: str = "length n (tokens)",
@@ -303,14 +306,16 @@ def cost_curves(
     Chapter: ``restricted``.
     """
     _check_some("costs", costs)
+    sizes = torch.as_tensor(sizes)
+    costs = {name: torch.as_tensor(measured) for name, measured in costs.items()}
     fits = {name: _power_law(sizes, measured) for name, measured in costs.items()}
     if ax is None:
         _, ax = plt.subplots()
-    x = sizes.detach().double().cpu()
+    x = sizes.detach().cpu().double()
     for (name, (exponent, factor)), marker in zip(fits.items(), cycle(_MARKERS), strict=False):
         (points,) = ax.plot(
             x.numpy(),
-            costs[name].detach().double().cpu().numpy(),
+            costs[name].detach().cpu().double().numpy(),
             marker=marker,
             linestyle="none",
             label=f"{name}: $n^{{{exponent:.2f}}}$",
@@ -452,7 +457,7 @@ def _power_law(sizes: Shaped[Tensor, " points"], costs: Shaped[Tensor, " points"
             "expected at least two different sizes, and sizes and costs above 0; "
             f"got sizes {sizes.tolist()} and costs {costs.tolist()}"
         )
-    x, y = sizes.detach().double().cpu().log(), costs.detach().double().cpu().log()
+    x, y = sizes.detach().cpu().double().log(), costs.detach().cpu().double().log()
     exponent = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
     return exponent.item(), (y.mean() - exponent * x.mean()).exp().item()
 
@@ -464,7 +469,7 @@ def _checked_table(table: Float[Tensor, "length d_model"]) -> Float[Tensor, "len
             "table must have 2 axes, (length, d_model), none of them empty, and finite numbers, "
             f"but has shape {tuple(table.shape)} and {int((~table.isfinite()).sum())} numbers not finite"
         )
-    return table.detach().double().cpu()
+    return table.detach().cpu().double()
 
 
 def _check_some(name: str, curves: Mapping) -> None:

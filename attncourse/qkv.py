@@ -14,7 +14,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attncourse.validation import check_at_least, check_mask, check_same_keys, check_same_width, check_shape
+from attncourse.validation import (
+    check_at_least,
+    check_batches,
+    check_mask,
+    check_same_keys,
+    check_same_width,
+    check_shape,
+)
 
 
 def dot_scores(
@@ -112,8 +119,10 @@ def additive_scores(
 
     Source: Bahdanau et al. (2015), appendix A.1.2. Chapter: ``qkv``, other scores.
     """
+    check_shape("vector", vector, (vector.numel(),))
     check_shape("query_weight", query_weight, (vector.numel(), query.shape[-1]))
     check_shape("key_weight", key_weight, (vector.numel(), key.shape[-1]))
+    check_batches(query=query, key=key)
     hidden = (query @ query_weight.mT).unsqueeze(-2) + (key @ key_weight.mT).unsqueeze(-3)
     return torch.tanh(hidden) @ vector
 
@@ -141,7 +150,9 @@ def concat_scores(
 
     Source: Luong et al. (2015), section 3.1, "concat". Chapter: ``qkv``, other scores.
     """
+    check_shape("vector", vector, (vector.numel(),))
     check_shape("weight", weight, (vector.numel(), query.shape[-1] + key.shape[-1]))
+    check_batches(query=query, key=key)
     pairs = torch.broadcast_shapes(query.unsqueeze(-2).shape[:-1], key.unsqueeze(-3).shape[:-1])
     both = torch.cat(
         [
@@ -198,16 +209,20 @@ def masked_softmax(
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, but is {temperature}")
-    if temperature != 1.0:
-        scores = scores / temperature
+    if mask is not None:
+        check_mask(mask, scores.shape)
+        # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So its mask is lifted for the
+        # softmax, and its weights are multiplied by 0. (`where` and a product are faster than `masked_fill`.)
+        some = mask.any(dim=-1, keepdim=True)
+        scores = torch.where(mask | ~some, scores, float("-inf"))
+    if temperature != 1.0 and scores.shape[-1]:
+        # Less the largest score, which cancels, no quotient is too large for the dtype.
+        scores = (scores - scores.detach().amax(dim=-1, keepdim=True)) / temperature
+    weights = torch.softmax(scores, dim=-1)
     if mask is None:
-        return torch.softmax(scores, dim=-1)
-    check_mask(mask, scores.shape)
-    # An empty row of -inf alone would give 0/0 = NaN, forward and backward. So it is filled with 0 before the
-    # softmax, and multiplied by 0 after it. (`where` and a product are faster than `masked_fill`.)
-    some = mask.any(dim=-1, keepdim=True)
-    outside = torch.where(some, float("-inf"), 0.0).to(scores.dtype)
-    return torch.softmax(torch.where(mask, scores, outside), dim=-1) * some
+        return weights
+    # In place saves a tensor as large as the scores. A gradient would need the softmax as it was.
+    return weights * some if weights.requires_grad else weights.mul_(some)
 
 
 def masked_sigmoid(
@@ -276,6 +291,7 @@ def weighted_sum(
             "weights and value need the same number of keys, "
             f"but have {weights.shape[-1]} and {value.shape[-2]}"
         )
+    check_batches(weights=weights, value=value)
     return weights @ value
 
 
@@ -299,15 +315,16 @@ def attend(
         normalise: stage 2, ``(scores, mask) -> weights``.
 
     Returns:
-        ``(context, weights)``: the weighted average of the values, and the weights that made it.
+        ``(context, weights)``: the weighted average of the values, and the weights that made it. Values must
+        be finite, masked ones too: 0 times NaN is NaN.
 
     Raises:
         ValueError: if widths, numbers of keys or the mask do not fit, or if the mask is not boolean.
 
     Source: Vaswani et al. (2017), equation 1. Chapter: ``qkv``.
     """
-    scores = score(query, key)
-    weights = normalise(scores, mask)
+    check_same_keys(key, value)
+    weights = normalise(score(query, key), mask)
     return weighted_sum(weights, value), weights
 
 
@@ -329,7 +346,8 @@ def fused_attention(
         mask: True where the query may attend to the key; broadcasts to ``(..., queries, keys)``.
 
     Returns:
-        The context that ``attend`` gives; 0 where a query may attend to no key.
+        The context that ``attend`` gives; 0 where a query may attend to no key. Keys and values must be
+        finite, masked ones too.
 
     Raises:
         ValueError: if widths, numbers of keys or the mask do not fit, if the mask is not boolean, or if
@@ -343,7 +361,7 @@ def fused_attention(
     if mask is not None:
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         check_mask(mask, (*batch, query.shape[-2], key.shape[-2]))
-        mask = mask.expand(*mask.shape[:-2], query.shape[-2], key.shape[-2])
+        mask = torch.atleast_2d(mask)  # what PyTorch asks for
     return F.scaled_dot_product_attention(query, key, value, mask)
 
 

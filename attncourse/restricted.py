@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.masks import causal_mask, window_mask
-from attncourse.qkv import attend, elu_features, scaled_dot_scores
+from attncourse.qkv import attend, elu_features
 from attncourse.validation import check_at_least, check_mask, check_same_keys, check_same_width
 
 # A block of queries meets all keys in the reach of any of them, so long blocks waste scores; short ones make
-# many small calls. 256 was the fastest on a CPU at radius 128. Keys come in units, a divisor of the block.
-BLOCK, UNIT = 256, 64
+# many small calls. 128 was the fastest on a CPU at radius 128.
+BLOCK = 128
 
 
 def window_attention(
@@ -62,7 +62,7 @@ def streaming_attention(
     mask: Bool[Tensor, "..."] | None = None,
     *,
     causal: bool = False,
-    chunk: int = 256,
+    chunk: int = 384,
 ) -> Float[Tensor, "*batch queries d_value"]:
     """Attends to all keys, chunk by chunk, with the scores of one chunk in memory at a time.
 
@@ -91,6 +91,7 @@ def streaming_attention(
     check_at_least(1, chunk=chunk)
     check_same_width(query, key)
     check_same_keys(key, value)
+    check_at_least(1, **{"the width d_key of query and key": query.shape[-1]})
     queries, keys = query.shape[-2], key.shape[-2]
     if mask is not None:
         pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
@@ -236,14 +237,19 @@ def dilated_attention(
     check_at_least(1, dilation=dilation)
     _check_sequences(query, key, value)
     length = query.shape[-2]
+    dilation = min(dilation, max(length, 1))
+    # A stable sort by remainder puts these sequences one after the other: first those with one position more,
+    # `longer` in number, then the others. In each kind they are one more batch axis.
+    each, longer = divmod(length, dilation)
+    order = (torch.arange(length, device=query.device) % dilation).argsort(stable=True)
+    sizes = [longer * (each + 1), (dilation - longer) * each]
+    parts = (tensor.index_select(-2, order).split(sizes, dim=-2) for tensor in (query, key, value))
     contexts = []
-    for start in range(max(1, min(dilation, length))):
-        every = [tensor[..., start::dilation, :] for tensor in (query, key, value)]
-        contexts.append(window_attention(*every, radius=radius, causal=causal))
-    position = torch.arange(length, device=query.device)
-    # A stable sort by remainder is the order in which the contexts lie; its inverse puts them back.
-    order = (position % dilation).argsort(stable=True).argsort()
-    return torch.cat(contexts, dim=-2).index_select(-2, order)
+    shapes = [(longer, each + 1), (dilation - longer, each)]
+    for part, shape in zip(zip(*parts, strict=True), shapes, strict=True):
+        every = [tensor.unflatten(-2, shape) for tensor in part]
+        contexts.append(window_attention(*every, radius=radius, causal=causal).flatten(-3, -2))
+    return torch.cat(contexts, dim=-2).index_select(-2, order.argsort())
 
 
 def global_window_attention(
@@ -288,7 +294,7 @@ def global_window_attention(
     for queries, near_keys, near_values, near in _windows(*others, radius, causal):
         keys = torch.cat([global_key, near_keys], dim=-2)
         values = torch.cat([global_value, near_values], dim=-2)
-        mask = F.pad(near, (tokens, 0), value=True)
+        mask = F.pad(near, (tokens, 0))  # a bias of 0: seen by all
         contexts.append(F.scaled_dot_product_attention(queries, keys, values, mask))
     return torch.cat(contexts, dim=-2)
 
@@ -342,13 +348,14 @@ def _stream(
     first: int | None,
 ) -> Tensor:
     """Attends from one chunk of queries to chunks of keys; the last starts at ``first`` if it is causal."""
-    # Half precision stops growing at a sum of 2048 (float16) or 256 (bfloat16).
-    wide = torch.promote_types(query.dtype, torch.float32)
+    # Half precision is too coarse for scores, and stops growing at a sum of 2048 (float16) or 256 (bfloat16).
+    dtype, wide = query.dtype, torch.promote_types(query.dtype, torch.float32)
+    query = query.to(wide) / query.shape[-1] ** 0.5
     largest = query.new_full((query.shape[-2], 1), float("-inf"))
     total, context, start = 0.0, 0.0, 0
     for key, value in zip(keys, values, strict=True):
         stop = start + key.shape[-2]
-        scores = scaled_dot_scores(query, key).to(wide)
+        scores = query @ key.to(wide).mT
         if mask is not None:
             scores = scores.masked_fill(~mask[..., start:stop], float("-inf"))
         if start == first:
@@ -362,28 +369,40 @@ def _stream(
         total = total * shrink + weights.sum(dim=-1, keepdim=True)
         context = context * shrink + weights @ value.to(wide)
         largest, start = new_largest, stop
-    return (context / total.masked_fill(total == 0, 1.0)).to(query.dtype)
+    return (context / total.masked_fill(total == 0, 1.0)).to(dtype)
 
 
 def _windows(
     query: Tensor, key: Tensor, value: Tensor, radius: int, causal: bool
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Gives each block of queries, the keys and values in its reach, and the mask between them."""
+    """Gives each block of queries, the keys and values in its reach, and the bias that masks all others."""
+    length = query.shape[-2]
     # Beyond the length a larger radius changes nothing, but makes a larger mask.
-    reach = -(-min(radius, query.shape[-2]) // UNIT)
-    sizes = (BLOCK, BLOCK + 2 * reach * UNIT)
-    # The mask of a block with all its neighbours; at both ends of the sequence a part of it is used.
-    mask = window_mask(*sizes, radius=radius, past=reach * UNIT, device=query.device)
+    left = min(radius, length)
+    right = 0 if causal else left
+    size = left + BLOCK + right
+    mask = window_mask(BLOCK, size, radius=radius, past=left, device=query.device)
     if causal:
-        mask = mask & causal_mask(*sizes, past=reach * UNIT, device=query.device)
-    # Slices of the whole would each give a gradient as long as the whole; `split` gives one for all.
-    queries, keys, values = query.split(BLOCK, -2), key.split(UNIT, -2), value.split(UNIT, -2)
-    for index, block in enumerate(queries):
-        start, stop = index * BLOCK // UNIT, (index + 1) * BLOCK // UNIT
-        near = slice(max(start - reach, 0), stop if causal else stop + reach)
-        near_keys, near_values = torch.cat(keys[near], dim=-2), torch.cat(values[near], dim=-2)
-        left = (near.start - (start - reach)) * UNIT
-        yield block, near_keys, near_values, mask[: block.shape[-2], left : left + near_keys.shape[-2]]
+        mask = mask & causal_mask(BLOCK, size, past=left, device=query.device)
+    # What the kernel would make of the mask, once for all blocks.
+    bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, float("-inf"))
+    # Slices of the whole would each give a gradient as long as the whole; `split` and `unfold` give one for
+    # all. Only the blocks near both ends, which lack a part of the reach, are slices.
+    blocks = query.split(BLOCK, dim=-2)
+    first, last = -(-left // BLOCK), (length - right) // BLOCK
+    inner = [
+        tensor[..., first * BLOCK - left : last * BLOCK + right, :].unfold(-2, size, BLOCK).mT.unbind(-3)
+        for tensor in (key, value)
+        if first < last
+    ]
+    for index, block in enumerate(blocks):
+        start, stop = index * BLOCK - left, (index + 1) * BLOCK + right
+        if first <= index < last:
+            yield block, *(windows[index - first] for windows in inner), bias
+        else:
+            near = slice(max(start, 0), min(stop, length))
+            columns = slice(near.start - start, near.stop - start)
+            yield block, key[..., near, :], value[..., near, :], bias[: block.shape[-2], columns]
 
 
 def _check_sequences(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -16,7 +16,7 @@ from attncourse.decoding import Decoded, greedy
 from attncourse.encoders import Encoder
 from attncourse.masks import padding_mask
 from attncourse.qkv import dot_scores
-from attncourse.validation import check_at_least
+from attncourse.validation import check_at_least, check_tokens
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 Order = Literal["fixed", "bahdanau", "luong"]
@@ -87,6 +87,8 @@ class Seq2Seq(nn.Module):
         ):
             if word not in known:
                 raise ValueError(f"{name} must be one of {known}, but is {word!r}")
+        if not isinstance(encoder, Encoder):
+            raise ValueError(f"encoder must be one of attncourse.encoders, but is a {type(encoder).__name__}")
         if decoder != "fixed" and score == "dot" and encoder.d_output != d_state:
             raise ValueError(
                 "with the score 'dot' the states of encoder and decoder need the same width, "
@@ -127,14 +129,15 @@ class Seq2Seq(nn.Module):
             ``(logits, maps)``: the maps are the weights of attention, None with the fixed vector.
 
         Raises:
-            ValueError: if source and target differ in number, or a length does not lie between 0 and the
-                source's.
+            ValueError: if source and target differ in number, a token is not in its vocabulary, or a length
+                does not lie between 0 and the source's.
         """
         if source.shape[0] != target.shape[0]:
             raise ValueError(
                 "source and target need the same number of sequences, "
                 f"but have {source.shape[0]} and {target.shape[0]}"
             )
+        check_tokens(target, self.target_embedding.num_embeddings)
         state = self.begin(source, source_lengths)
         contexts, hiddens, maps = [], [], []
         for inputs in self.target_embedding(target).unbind(dim=1):
@@ -158,10 +161,13 @@ class Seq2Seq(nn.Module):
             The state before the first step.
 
         Raises:
-            ValueError: if a length does not lie between 0 and the source's.
+            ValueError: if a token is not in the vocabulary, or a length does not lie between 0 and the
+                source's.
 
-        Source: Bahdanau et al. (2015), appendix A.2.2, for the first state of the cell.
+        Source: Bahdanau et al. (2015), appendix A.2.2, for the first state of the cell, there from the
+        backward state alone.
         """
+        check_tokens(source, self.source_embedding.num_embeddings)
         encoded = self.encoder(self.source_embedding(source), source_lengths)
         hidden = torch.tanh(self.bridge(encoded.summary))
         key = encoded.states
@@ -263,7 +269,8 @@ def gradient_norms(
     """Measures how much the state at one position depends on the input at each: ``‖∂h_position / ∂x_j‖``.
 
     Args:
-        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself.
+        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself. For an encoder,
+            ``lambda inputs: encoder(inputs).states``.
         inputs: one vector for each token.
         position: of the state, in tokens; negative counts from the end.
 
@@ -288,7 +295,8 @@ def gradient_reach(
     """Measures how much the last state depends on the input k tokens before it: ``‖∂h_n / ∂x_{n-k}‖``.
 
     Args:
-        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself.
+        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself. For an encoder,
+            ``lambda inputs: encoder(inputs).states``.
         inputs: one vector for each token, at least one token.
 
     Returns:
@@ -308,7 +316,8 @@ def gradient_support(
     """Finds the inputs on which the state at one position depends at all: its receptive field.
 
     Args:
-        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself.
+        read: gives ``(batch, length, d_state)`` for inputs; each sequence is read for itself. For an encoder,
+            ``lambda inputs: encoder(inputs).states``.
         inputs: one vector for each token; in float64 a small gradient is not rounded to 0.
         position: of the state, in tokens; negative counts from the end.
 

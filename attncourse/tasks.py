@@ -11,7 +11,13 @@ from torch import Tensor
 
 from attncourse.validation import check_at_least
 
-PADDING, START, END = 0, 1, 2
+#: Fills up sequences that are shorter than others.
+PADDING = 0
+#: Stands before every target.
+START = 1
+#: Stands after every target.
+END = 2
+#: The smallest id of a symbol.
 FIRST_SYMBOL = 3
 
 
@@ -149,12 +155,13 @@ def associative_recall(
 
     Source: Ba et al. (2016), arXiv:1610.06258, section 4.1. Chapter: ``qkv``.
     """
+    largest = pairs if isinstance(pairs, int) else max(pairs)
     values, pairs = _random_symbols(batch, pairs, symbols, generator, first=FIRST_SYMBOL + symbols)
-    most = values.shape[1]
-    if most > symbols:
+    if largest > symbols:
         raise ValueError(
-            f"the keys of a sequence differ, so {most} pairs need as many symbols, not {symbols}"
+            f"the keys of a sequence differ, so {largest} pairs need as many symbols, not {symbols}"
         )
+    most = values.shape[1]
     options = {"generator": generator, "device": values.device}
     keys = FIRST_SYMBOL + torch.rand(batch, symbols, **options).argsort(dim=1)[:, :most]
     # In float64, where the product of the largest draw and a count never rounds up to the count.
@@ -221,7 +228,8 @@ def sample_rows(data: Batch, size: int, *, generator: torch.Generator | None = N
     """
     if not 1 <= size <= len(data.source):
         raise ValueError(f"size must lie between 1 and the {len(data.source)} rows, but is {size}")
-    rows = torch.randperm(len(data.source), generator=generator)[:size].to(data.source.device)
+    device = generator.device if generator else "cpu"
+    rows = torch.randperm(len(data.source), generator=generator, device=device)[:size].to(data.source.device)
     source, source_lengths, target, target_lengths = (tensor[rows] for tensor in data)
     return Batch(
         source[:, : int(source_lengths.max())],

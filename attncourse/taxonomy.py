@@ -98,8 +98,12 @@ def score_function_loss(
     Returns:
         The losses: values unchanged, with the gradient above.
 
+    Raises:
+        ValueError: if losses and log-probabilities differ in shape.
+
     Source: Williams (1992), and Xu et al. (2015), arXiv:1502.03044. Chapter: ``taxonomy``, hard attention.
     """
+    check_shape("log_probability", log_probability, losses.shape)
     return losses + (losses - baseline).detach() * (log_probability - log_probability.detach())
 
 
@@ -206,11 +210,15 @@ def straight_through_gumbel(
     # The logarithm of an exponential number is a negative Gumbel number. Half precision is too coarse for it.
     wide = torch.promote_types(scores.dtype, torch.float32)
     noise = torch.empty_like(scores, dtype=wide).exponential_(generator=generator).log()
-    soft = masked_softmax(scores - noise, mask, temperature=temperature)
+    noisy = scores - noise
+    soft = masked_softmax(noisy, mask, temperature=temperature)
     if not soft.numel():
         return soft.to(scores.dtype)
-    hard = torch.zeros_like(soft).scatter(-1, soft.argmax(dim=-1, keepdim=True), 1.0)
-    hard = hard.masked_fill((soft == 0).all(dim=-1, keepdim=True), 0.0)
+    # The softmax rounds: at a large temperature scores that differ get equal weights.
+    allowed = noisy if mask is None else noisy.masked_fill(~mask, float("-inf"))
+    hard = torch.zeros_like(soft).scatter(-1, allowed.argmax(dim=-1, keepdim=True), 1.0)
+    if mask is not None:
+        hard = hard * mask.any(dim=-1, keepdim=True)
     # In this order the difference is exactly 0; in another, rounding would leave 0.99999994 for 1.
     return (hard + (soft - soft.detach())).to(scores.dtype)
 
@@ -238,6 +246,7 @@ def predicted_positions(
 
     Source: Luong et al. (2015), equation 9. Chapter: ``taxonomy``, local-p.
     """
+    check_shape("vector", vector, (vector.numel(),))
     check_shape("weight", weight, (vector.numel(), query.shape[-1]))
     share = torch.sigmoid(_widen(torch.tanh(query @ weight.mT) @ vector))
     return lengths.unsqueeze(-1) * share
@@ -393,13 +402,16 @@ class GlobalAttention(nn.Module):
             hidden: width of the hidden layer of "concat"; ``d_query`` if left out.
 
         Raises:
-            ValueError: if the kind is none of the three, or if "dot" gets two widths.
+            ValueError: if the kind is none of the three, if "dot" gets two widths, or if a kind other than
+                "concat" gets a hidden width.
         """
         super().__init__()
         if kind not in get_args(Score):
             raise ValueError(f"kind must be one of {', '.join(get_args(Score))}, but is {kind!r}")
         if kind == "dot" and d_query != d_key:
             raise ValueError(f'"dot" needs d_query and d_key to be equal, but they are {d_query} and {d_key}')
+        if kind != "concat" and hidden is not None:
+            raise ValueError(f'only "concat" has a hidden layer, but hidden is {hidden} with {kind!r}')
         hidden = d_query if hidden is None else hidden
         self.kind = kind
         if kind == "general":
@@ -476,7 +488,8 @@ class PredictiveAttention(GlobalAttention):
             hidden: width of the hidden layer of "concat"; ``d_query`` if left out.
 
         Raises:
-            ValueError: if the kind is none of the three, or if "dot" gets two widths.
+            ValueError: if the kind is none of the three, if "dot" gets two widths, or if a kind other than
+                "concat" gets a hidden width.
         """
         super().__init__(kind, d_query=d_query, d_key=d_key, hidden=hidden)
         self.radius = radius

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from attncourse.device import pick_device
+from attncourse.validation import check_lengths, known_numbers
 
 Schedule = Literal["constant", "inverse square root", "cosine"]
 _FORMAT = "attncourse checkpoint 1"
@@ -67,14 +68,10 @@ def token_loss(
             f"got shapes {tuple(logits.shape)}, {tuple(target.shape)} and {tuple(lengths.shape)}"
         )
     length = target.shape[1]
-    if (
-        not lengths.numel()
-        or not 0 <= int(lengths.min()) <= int(lengths.max()) <= length
-        or not lengths.any()
-    ):
-        raise ValueError(
-            f"lengths must lie between 0 and {length} and not all be 0, but are {lengths.tolist()}"
-        )
+    check_lengths(lengths, "length", length)
+    numbers = known_numbers(lengths)
+    if numbers is not None and not any(numbers):
+        raise ValueError(f"at least one length must be above 0, but they are {numbers}")
     padding = torch.arange(length, device=target.device) >= lengths[:, None]
     return F.cross_entropy(
         logits.flatten(0, 1), target.masked_fill(padding, -100).flatten(), ignore_index=-100
@@ -210,7 +207,7 @@ def train(
     if checkpoint is not None and Path(checkpoint).exists():
         history = _resume(Path(checkpoint), model, optimizer, settings, steps)
     first = len(history.loss) + 1
-    with _as_found(model, device), _progress(first, steps) as numbers:
+    with _as_found(model), _progress(first, steps) as numbers:
         for step in numbers:
             torch.manual_seed(_seed_of(seed, step))
             rate = learning_rate_at(step, **rates)
@@ -236,10 +233,11 @@ def _progress(first: int, steps: int) -> tqdm:
 
 
 @contextlib.contextmanager
-def _as_found(model: nn.Module, device: torch.device):
+def _as_found(model: nn.Module):
     """Puts the model into training mode, and restores its mode and PyTorch's randomness afterwards."""
     modes = {module: module.training for module in model.modules()}
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    # The seed of a step goes to every GPU.
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         try:
             yield model.train()
         finally:
@@ -264,15 +262,17 @@ def _update(
     value.backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.param_groups[0]["lr"] = rate
-    for name, number in (("loss", value.item()), ("gradient norm", norm.item())):
+    numbers = value.item(), norm.item()
+    for name, number in zip(("loss", "gradient norm"), numbers, strict=True):
         if not math.isfinite(number):
+            optimizer.zero_grad()
             raise FloatingPointError(
                 f"the {name} is {number} at step {step}, with learning rate {rate:g}; "
                 "training stopped before this update"
             )
     optimizer.step()
     optimizer.zero_grad()
-    return value.item(), norm.item()
+    return numbers
 
 
 def _save(

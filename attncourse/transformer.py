@@ -19,6 +19,7 @@ from attncourse.multihead import Cache
 from attncourse.position import LearnedPositions, add_positions, alibi_bias, rotate, sinusoidal
 from attncourse.qkv import scaled_dot_scores
 from attncourse.selfattention import DecoderBlock, EncoderBlock
+from attncourse.validation import check_at_least, check_shape, check_tokens
 
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 
@@ -147,8 +148,10 @@ class Embedding(nn.Module):
             Vectors of width ``d_model``.
 
         Raises:
-            ValueError: if positions are learned and one lies beyond ``max_length``.
+            ValueError: if a token is not in the vocabulary, or if positions are learned and one lies beyond
+                ``max_length``.
         """
+        check_tokens(tokens, self.tokens.num_embeddings)
         length, d_model = tokens.shape[-1], self.tokens.embedding_dim
         vectors = self.tokens(tokens) * math.sqrt(d_model)
         if self.positions == "sinusoidal":
@@ -177,7 +180,7 @@ class Encoder(nn.Module):
         bias: whether projections and norms add a bias.
 
     Raises:
-        ValueError: if ``heads`` does not divide ``d_model``, or ``positions`` is not known.
+        ValueError: if ``heads`` does not divide ``d_model``, ``positions`` is unknown, or there is no layer.
 
     Source: Vaswani et al. (2017), section 3.1. Chapter: ``transformer``.
     """
@@ -200,6 +203,7 @@ class Encoder(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_at_least(1, layers=layers)
         self.embedding = Embedding(
             vocabulary, d_model, positions=positions, max_length=max_length, dropout=dropout
         )
@@ -400,9 +404,13 @@ class Transformer(nn.Module):
             (None without lengths), and the weights of each encoder layer.
 
         Raises:
-            ValueError: if a length does not lie between 0 and the source's.
+            ValueError: if there is not one length for each source, or one does not lie between 0 and the
+                source's.
         """
-        mask = None if source_lengths is None else padding_mask(source_lengths, source.shape[-1])
+        mask = None
+        if source_lengths is not None:
+            check_shape("source_lengths", source_lengths, source.shape[:1])
+            mask = padding_mask(source_lengths, source.shape[-1])
         memory, maps = self.encoder(source, mask)
         return memory, mask, maps
 
@@ -430,8 +438,13 @@ class Transformer(nn.Module):
             ``(logits, self maps, cross maps)``.
 
         Raises:
-            ValueError: if the mask does not fit.
+            ValueError: if the mask does not fit, or target and memory differ in their number of sequences.
         """
+        if target.shape[0] != memory.shape[0]:
+            raise ValueError(
+                "source and target need the same number of sequences, "
+                f"but have {memory.shape[0]} and {target.shape[0]}"
+            )
         vectors, own, cross = self.decoder(target, memory, memory_mask, caches=caches)
         return self.readout(vectors), own, cross
 
@@ -454,7 +467,8 @@ class Transformer(nn.Module):
             ``(logits, maps)``.
 
         Raises:
-            ValueError: if a length does not lie between 0 and the source's.
+            ValueError: if source, target and lengths differ in their number of sequences, or a length does
+                not lie between 0 and the source's.
         """
         memory, memory_mask, maps = self.encode(source, source_lengths)
         logits, own, cross = self.decode(target, memory, memory_mask)
@@ -494,7 +508,8 @@ class Transformer(nn.Module):
             The tokens written, without the start token, and their log-probability.
 
         Raises:
-            ValueError: if a length does not lie between 0 and the source's, or as the search does.
+            ValueError: if there is not one length for each source, if one does not lie between 0 and the
+                source's, or as the search does.
         """
         memory, memory_mask, _ = self.encode(source, source_lengths)
         state = State(memory, memory_mask, source[:, :0], self.new_caches() if cache else None)

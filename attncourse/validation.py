@@ -17,18 +17,65 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {shape} here, but has shape {tuple(tensor.shape)}")
 
 
+def check_batches(**tensors: Tensor) -> None:
+    """Raises a ValueError if the axes before the last two do not broadcast."""
+    try:
+        torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors.values()))
+    except RuntimeError:
+        shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
+        names = " and ".join(tensors)
+        raise ValueError(f"{names} need batch axes that broadcast, but have shapes {shapes}") from None
+
+
+def check_lengths(lengths: Tensor, name: str, most: int) -> None:
+    """Raises a ValueError if lengths are no whole numbers from 0 to ``most``, which is called ``name``."""
+    if lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
+        raise ValueError(f"lengths must be whole numbers, but their dtype is {lengths.dtype}")
+    numbers = known_numbers(lengths)
+    if numbers and not 0 <= min(numbers) <= max(numbers) <= most:
+        raise ValueError(
+            f"lengths must lie between 0 and {name} = {most}, but range from {min(numbers)} to {max(numbers)}"
+        )
+
+
+def check_tokens(tokens: Tensor, vocabulary: int) -> None:
+    """Raises a ValueError if a token is not a number from 0 to below the size of the vocabulary."""
+    numbers = known_numbers(tokens)
+    if numbers and not 0 <= min(numbers) <= max(numbers) < vocabulary:
+        raise ValueError(
+            f"tokens must lie between 0 and {vocabulary - 1}, since the vocabulary has {vocabulary}, "
+            f"but range from {min(numbers)} to {max(numbers)}"
+        )
+
+
+def known_numbers(tensor: Tensor) -> list[int] | None:
+    """Gives the numbers of a tensor for a check, or None where they cannot be had.
+
+    A GPU would have to be waited for. A function that is compiled, exported or mapped by ``torch.vmap`` runs
+    without numbers.
+    """
+    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    try:
+        return tensor.flatten().tolist()
+    except RuntimeError:  # inside torch.vmap
+        return None
+
+
 def check_same_width(query: Tensor, key: Tensor) -> None:
-    """Raises a ValueError if queries and keys differ in the last axis."""
+    """Raises a ValueError if queries and keys differ in width, or their batch axes do not broadcast."""
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(f"query and key need the same width, but have {query.shape[-1]} and {key.shape[-1]}")
+    check_batches(query=query, key=key)
 
 
 def check_same_keys(key: Tensor, value: Tensor) -> None:
-    """Raises a ValueError if there is not one value for each key."""
+    """Raises a ValueError if there is not one value for each key, or their batch axes do not broadcast."""
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
             f"key and value need the same number of keys, but have {key.shape[-2]} and {value.shape[-2]}"
         )
+    check_batches(key=key, value=value)
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:

@@ -57,7 +57,7 @@ def main() -> None:
         "",
         "Each function has its turn in every round. Numbers are medians, with quartiles, over the rounds.",
         "",
-        "| what | measured | quartiles | target | |",
+        "| what | measured | quartiles | target | verdict |",
         "|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)

@@ -1,4 +1,7 @@
-"""What is measured: each function gives rows, one for each target, and refuses rivals that disagree."""
+"""What is measured: each function gives rows, one for each target, and refuses rivals that disagree.
+
+"a / b" is how often the time of b goes into the time of a. SDPA is ``F.scaled_dot_product_attention``.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -120,7 +123,7 @@ def fused(setting: Setting, lengths: Sequence[int] = (512, 2048)) -> Iterator[Ro
                     "PyTorch": partial(F.scaled_dot_product_attention, *inputs, mask),
                 }
             )
-            what = f"fused_attention / PyTorch's, n = {length}, {name}"
+            what = f"fused_attention / SDPA, n = {length}, {name}"
             yield Row(what, "×", ratio(times, "fused", "PyTorch"), most=1.05)
 
 
@@ -139,7 +142,7 @@ def window(
             "dense": partial(F.scaled_dot_product_attention, *inputs, mask),
         }
         times = setting.race(rivals, slow=True)
-        what = f"PyTorch's with the band as mask / window_attention, radius {RADIUS}, n = {length}"
+        what = f"SDPA with the band as mask / window_attention, radius {RADIUS}, n = {length}"
         yield Row(what, "×", ratio(times, "dense", "window"), least=least)
     yield Row("window_attention, exponent of its time in n", "", setting.grow(form, growth), most=1.1)
 
@@ -150,7 +153,7 @@ def window(
         return F.scaled_dot_product_attention(*inputs, mask)
 
     memory = setting.memory(dense) / setting.memory(partial(form, *inputs))
-    what = f"extra memory of the band and PyTorch's with it / window_attention, n = {lengths[0]}"
+    what = f"extra memory of the band and SDPA with it / window_attention, n = {lengths[0]}"
     yield Row(what, "×", _exactly(memory), least=15)
 
 
@@ -181,7 +184,7 @@ def streaming(setting: Setting, length: int = 16384) -> Iterator[Row]:
     }
     times = setting.race(rivals, slow=True)
     yield Row(
-        f"streaming_attention / PyTorch's, n = {length}", "×", ratio(times, "streaming", "PyTorch"), most=1.8
+        f"streaming_attention / SDPA, n = {length}", "×", ratio(times, "streaming", "PyTorch"), most=1.8
     )
     memory = setting.memory(rivals["streaming"])
     yield Row(f"streaming_attention, extra memory, n = {length}", " MiB", _exactly(memory), most=40)
@@ -200,7 +203,7 @@ def linear(
         rounds=max(2, setting.rounds // 3),
         device=setting.device,
     )
-    yield Row(f"PyTorch's / linear_attention, n = {length}", "×", ratio(times, "PyTorch", "linear"), least=30)
+    yield Row(f"SDPA / linear_attention, n = {length}", "×", ratio(times, "PyTorch", "linear"), least=30)
     exponent = setting.grow(qkv.linear_attention, growth)
     yield Row("linear_attention, exponent of its time in n", "", exponent, most=1.05)
 

@@ -248,10 +248,32 @@ def test_probabilities_are_summed_up_in_float32_at_least(search, dtype, device):
         (partial(greedy, batch=2, max_length=-3), "max_length must be at least 0, but is -3"),
         (partial(beam_search, batch=2, max_length=2, beams=0), "beams must be at least 1, but is 0"),
         (partial(beam_search, batch=-2, max_length=2), "batch must be at least 0, but is -2"),
-        (partial(sample, batch=2, max_length=2, temperature=0.0), "temperature must be above 0, but is 0.0"),
+        (
+            partial(sample, batch=2, max_length=2, temperature=0.0),
+            "must be above 0 and finite, but is 0.0",
+        ),
+        (partial(sample, batch=2, max_length=2, temperature=float("inf")), "above 0 and finite, but is inf"),
         (partial(sample, batch=2, max_length=2, top_k=0), "top_k must be at least 1, but is 0"),
     ],
 )
 def test_bad_arguments(search, message):
     with pytest.raises(ValueError, match=message):
         search(Model().step, [], start=START, end=END, select=no_select)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("end", [-1, VOCABULARY])
+def test_an_end_that_cannot_be_written_is_refused(search, end):
+    def step(tokens, state):
+        return torch.zeros(len(tokens), VOCABULARY), state
+
+    with pytest.raises(ValueError, match=f"^end must be a token from 0 to {VOCABULARY - 1}, but is {end}$"):
+        search(step, None, batch=2, start=START, end=end, max_length=3, select=no_select)
+
+
+def test_a_tiny_temperature_takes_the_most_probable_token():
+    def step(tokens, state):
+        return torch.tensor([1.0, 3.0, 2.0]).expand(len(tokens), 3), state
+
+    drawn = sample(step, None, batch=50, start=1, end=0, max_length=1, temperature=1e-37)
+    assert set(drawn.tokens.flatten().tolist()) == {1}

@@ -31,7 +31,7 @@ ARROWS = {
     "measures": [],
     "plotting": [],
     "device": [],
-    "training": ["device"],
+    "training": ["device", "validation"],
 }
 NOTEBOOK_TOOLS = {
     *(

@@ -130,3 +130,15 @@ def test_masks_follow_their_lengths_or_the_device_asked_for_also_without_an_acce
     assert padding_mask(torch.zeros(0, dtype=torch.int64, device="meta"), 3).device.type == "meta"
     assert causal_mask(2, device="meta").device.type == "meta"
     assert window_mask(2, radius=1, device="meta").device.type == "meta"
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([2.5]), torch.tensor([True])])
+def test_lengths_are_whole_numbers(lengths, no_shape_checks):
+    with pytest.raises(ValueError, match=f"^lengths must be whole numbers, .* is {lengths.dtype}$"):
+        padding_mask(lengths, 4)
+
+
+def test_a_mask_of_lengths_goes_through_vmap():
+    lengths = torch.tensor([[1, 2], [3, 0]])
+    mapped = torch.vmap(lambda row: padding_mask(row, 5))(lengths)
+    assert torch.equal(mapped, padding_mask(lengths, 5))

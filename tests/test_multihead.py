@@ -704,7 +704,8 @@ ERRORS = {
     "dropout": (lambda: run(dropout=-0.5), "dropout must lie between 0 and 1, but is -0.5"),
     "query_weight": (
         lambda: run(query_weight=normal(6, 10)),
-        "query_weight must have shape (any, 11) here, but has shape (6, 10)",
+        "query and query_weight do not fit: the width of one is 11, "
+        "and the other has shape (6, 10), where (any, 11) is expected",
     ),
     "value_bias": (
         lambda: run(value_bias=normal(1)),
@@ -712,7 +713,8 @@ ERRORS = {
     ),
     "output_weight": (
         lambda: run(output_weight=normal(23, 13)),
-        "output_weight must have shape (any, 39) here, but has shape (23, 13)",
+        "output and output_weight do not fit: the width of one is 39, "
+        "and the other has shape (23, 13), where (any, 39) is expected",
     ),
     "width in a head": (
         lambda: run(key_weight=normal(9, KEY_WIDTH), key_bias=None),
@@ -733,7 +735,8 @@ ERRORS = {
     ),
     "self-attention with keys of another width": (
         lambda: MultiHeadAttention(12, 3, key_width=7)(normal(5, 12, dtype=torch.float32)),
-        "key_weight must have shape (any, 12) here, but has shape (12, 7)",
+        "key and key_weight do not fit: the width of one is 12, "
+        "and the other has shape (12, 7), where (any, 12) is expected",
     ),
     "bias_k": (
         lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(12, 3, add_bias_kv=True)),

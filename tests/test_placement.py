@@ -34,7 +34,7 @@ ONE_ROW = meta(2, 1, 601, dtype=torch.bool)
 LOCAL = {"positions": CENTRES, "radius": 2, "gaussian": True}
 
 CALLS = {
-    "padding mask": lambda: masks.padding_mask(meta(0, dtype=torch.int64), 7),
+    "padding mask": lambda: masks.padding_mask(meta(3, dtype=torch.int64), 7),
     "causal mask": lambda: masks.causal_mask(5, 7, device="meta"),
     "window mask": lambda: masks.window_mask(5, 7, radius=2, device="meta"),
     "block mask": lambda: masks.block_mask(5, 7, size=2, device="meta"),

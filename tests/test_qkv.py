@@ -891,7 +891,29 @@ WRONG_CALLS = {
     ),
     "attend: keys": (
         lambda: qkv.attend(ones(2, 3), ones(5, 3), ones(7, 11)),
-        "weights and value need the same number of keys, but have 5 and 7",
+        "key and value need the same number of keys, but have 5 and 7",
+    ),
+    "scores: batch": (
+        lambda: qkv.dot_scores(ones(2, 5, 3), ones(4, 7, 3)),
+        "query and key need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 7, 3)",
+    ),
+    "sum: batch": (
+        lambda: qkv.weighted_sum(ones(2, 5, 3), ones(4, 3, 7)),
+        "weights and value need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 3, 7)",
+    ),
+    "attend: batch": (
+        lambda: qkv.attend(ones(5, 3), ones(2, 7, 3), ones(4, 7, 11)),
+        "key and value need batch axes that broadcast, but have shapes (2, 7, 3) and (4, 7, 11)",
+    ),
+    "additive: vector": (
+        lambda: qkv.additive_scores(
+            ones(5, 3), ones(7, 3), query_weight=ones(2, 3), key_weight=ones(2, 3), vector=ones(2, 1)
+        ),
+        "vector must have shape (2,) here, but has shape (2, 1)",
+    ),
+    "concat: vector": (
+        lambda: qkv.concat_scores(ones(5, 3), ones(7, 3), weight=ones(2, 6), vector=ones(1, 2)),
+        "vector must have shape (2,) here, but has shape (1, 2)",
     ),
     "attend: mask": (
         lambda: qkv.attend(ones(2, 3), ones(5, 3), ones(5, 11), ones(2, 7) > 0),

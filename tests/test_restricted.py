@@ -317,7 +317,7 @@ def test_streaming_refuses_inputs_that_do_not_fit(no_shape_checks):
         restricted.streaming_attention(query, key, value[:, :2])
     with pytest.raises(ValueError, match=r"^query and key need the same width, but have 3 and 2$"):
         restricted.streaming_attention(query, key[..., :2], value)
-    with pytest.raises(ValueError, match=r"^query and key need a width d_key of at least 1, but it is 0$"):
+    with pytest.raises(ValueError, match=r"^the width d_key of query and key must be at least 1, but is 0$"):
         restricted.streaming_attention(query[..., :0], key[..., :0], value)
     with pytest.raises(ValueError, match=r"^mask must broadcast to the scores' shape \(2, 5, 7\), but has"):
         restricted.streaming_attention(query, key, value, torch.ones(5, 3, dtype=torch.bool))

@@ -145,3 +145,9 @@ def test_sampled_rows_are_different_rows_without_spare_padding():
 def test_more_rows_than_there_are_cannot_be_sampled(size):
     with pytest.raises(ValueError, match=f"between 1 and the 3 rows, but is {size}"):
         tasks.sample_rows(tasks.copying(3, 2, symbols=5), size)
+
+
+def test_too_many_pairs_are_refused_whatever_is_drawn():
+    for seed in range(20):
+        with pytest.raises(ValueError, match=r"so 8 pairs need as many symbols, not 5$"):
+            tasks.associative_recall(1, (1, 8), symbols=5, generator=generator(seed))

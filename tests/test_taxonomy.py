@@ -482,7 +482,7 @@ def test_without_a_mask_the_window_is_cut_at_the_ends_of_the_keys(form):
 @pytest.mark.parametrize("score", ["general", "concat"])
 def test_local_attention_with_other_scores(form, score):
     query, key, value = inputs()
-    module = GlobalAttention(score, d_query=D, d_key=D, hidden=HIDDEN).double()
+    module = GlobalAttention(score, d_query=D, d_key=D, hidden=HIDDEN if score == "concat" else None).double()
     everything = module.score(query, key)
     context, weights = attend_locally(
         form,
@@ -767,6 +767,7 @@ WIDTHS = {"dot": (5, 5, None), "general": (3, 5, None), "concat": (3, 5, 13)}
 
 def holder(kind, factory=GlobalAttention, **options):
     d_query, d_key, hidden = WIDTHS[kind]
+    hidden = hidden if kind == "concat" else None
     torch.manual_seed(0)
     return factory(kind, d_query=d_query, d_key=d_key, hidden=hidden, **options).double()
 
@@ -899,3 +900,23 @@ def test_positions_may_have_batch_axes_of_their_own(keys):
             for column in range(3):
                 alone, _ = form(query, key, value, positions=positions[row, column], **options)
                 torch.testing.assert_close(context[row, column], alone)
+
+
+def test_a_hidden_width_is_for_concat_alone(no_shape_checks):
+    with pytest.raises(ValueError, match=r'^only "concat" has a hidden layer, but hidden is 3 with'):
+        GlobalAttention("general", d_query=2, d_key=2, hidden=3)
+
+
+def test_a_large_temperature_does_not_change_the_draw_of_gumbel():
+    scores = torch.zeros(20_000, 5)
+    draws = [
+        straight_through_gumbel(scores, temperature=temperature, generator=torch.Generator().manual_seed(0))
+        for temperature in (1.0, 1e8)
+    ]
+    assert torch.equal(*draws)
+
+
+def test_each_loss_belongs_to_one_log_probability(no_shape_checks):
+    message = r"^log_probability must have shape .*16.* here, but has shape \(16, 1\)$"
+    with pytest.raises(ValueError, match=message):
+        score_function_loss(torch.zeros(16), torch.zeros(16, 1))

@@ -84,9 +84,9 @@ def test_padding_has_no_gradient_and_no_influence():
         ((2, 3, 5), (2, 4), [1, 2], r"got shapes \(2, 3, 5\), \(2, 4\) and \(2,\)"),
         ((2, 3, 5), (2, 3), [1], r"\(2, 3\) and \(1,\)"),
         ((6, 5), (2, 3), [1, 2], r"got shapes \(6, 5\)"),
-        ((2, 3, 5), (2, 3), [4, 1], r"between 0 and 3 and not all be 0, but are \[4, 1\]"),
-        ((2, 3, 5), (2, 3), [-1, 1], r"but are \[-1, 1\]"),
-        ((2, 3, 5), (2, 3), [0, 0], r"but are \[0, 0\]"),
+        ((2, 3, 5), (2, 3), [4, 1], r"between 0 and length = 3, but range from 1 to 4"),
+        ((2, 3, 5), (2, 3), [-1, 1], r"but range from -1 to 1"),
+        ((2, 3, 5), (2, 3), [0, 0], r"at least one length must be above 0, but they are \[0, 0\]"),
     ],
 )
 def test_the_loss_refuses_what_does_not_fit(logits, target, lengths, message, no_shape_checks):

@@ -322,11 +322,24 @@ def test_the_options_reach_encoder_and_decoder():
     assert len(model(2, None).decoder.blocks) == 2
 
 
-@pytest.mark.parametrize("layers", [(0, 1), (1, 0), (0, 0)])
-def test_a_model_may_have_no_layers(layers):
-    logits, maps = model(*layers)(*pair())
-    assert logits.shape == (BATCH, TARGET, TARGET_VOCABULARY)
-    assert (len(maps.encoder), len(maps.decoder), len(maps.cross)) == (layers[0], layers[1], layers[1])
+@pytest.mark.parametrize("layers", [(0, 1), (1, 0), (1, -2)])
+def test_encoder_and_decoder_have_at_least_one_layer(layers):
+    with pytest.raises(ValueError, match=f"^layers must be at least 1, but is {min(layers)}$"):
+        model(*layers)
+
+
+def test_the_model_refuses_batches_and_tokens_that_do_not_fit(no_shape_checks):
+    source, target = torch.zeros(4, 5, dtype=torch.int64), torch.zeros(4, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"^source_lengths must have shape .*4.* here, but has shape \(1,"):
+        model()(source, target, torch.tensor([4]))
+    for wrong in (target[:1], target[:3]):
+        message = f"^source and target need the same number of sequences, but have 4 and {len(wrong)}$"
+        with pytest.raises(ValueError, match=message):
+            model()(source, wrong)
+    source[2, 1] = SOURCE_VOCABULARY
+    message = f"^tokens must lie between 0 and {SOURCE_VOCABULARY - 1}, .* from 0 to {SOURCE_VOCABULARY}$"
+    with pytest.raises(ValueError, match=message):
+        model()(source, target)
 
 
 # Generation.
