@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attncourse.qkv import masked_softmax, scaled_dot_scores, weighted_sum
+from attncourse.validation import check_mask
 
 
 def split_heads(
@@ -207,7 +208,8 @@ def multihead_attention(
     if mask is not None:
         past = 0 if cache is None or cache.fixed else cache.length
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        _check_mask(mask, torch.Size([*batch, query.shape[-2], past + key.shape[-2]]))
+        pairs = (*batch, query.shape[-2], past + key.shape[-2])
+        check_mask(mask, pairs, "the scores' shape without heads")
         mask = mask.unsqueeze(-3) if mask.ndim > 2 else mask
 
     query = split_heads(_project("query", query, query_weight, query_bias), heads)
@@ -441,16 +443,4 @@ def _check_same_but_length(name: str, kept: Tensor, new: Tensor) -> None:
         raise ValueError(
             f"new {name} must have the shape of those in the cache in all axes but the length, "
             f"{(*kept.shape[:-2], 'length', kept.shape[-1])}, but have shape {tuple(new.shape)}"
-        )
-
-
-def _check_mask(mask: Tensor, shape: torch.Size) -> None:
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"mask must broadcast to (..., queries, keys) = {tuple(shape)}, without a head axis, "
-            f"but has shape {tuple(mask.shape)}"
         )

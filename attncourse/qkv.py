@@ -23,6 +23,9 @@ from attncourse.validation import (
     check_shape,
 )
 
+# Number of positions that linear attention reads at a time, in tokens.
+CHUNK = 1024
+
 
 def dot_scores(
     query: Float[Tensor, "*#batch queries d_key"], key: Float[Tensor, "*#batch keys d_key"]
@@ -411,7 +414,6 @@ def linear_attention(
     """
     check_same_width(query, key)
     check_same_keys(key, value)
-    query, key = feature_map(query), feature_map(key)
     if mask is not None:
         if mask.ndim < 2 or mask.shape[-2] != 1:
             raise ValueError(
@@ -420,12 +422,24 @@ def linear_attention(
             )
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         check_mask(mask, (*batch, 1, key.shape[-2]))
-        key = key.masked_fill(~mask.mT, 0.0)
     # Both factors cancel in the quotient. Without them the sums over many keys overflow float16.
-    query, key = query / max(query.shape[-1], 1), key / max(key.shape[-2], 1)
-    total = query @ key.sum(dim=-2).unsqueeze(-1)
-    # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0 and its gradient finite.
-    return query @ (key.mT @ value) / total.masked_fill(total == 0, 1.0)
+    width, keys = max(query.shape[-1], 1), max(key.shape[-2], 1)
+    # Chunk by chunk, so that what is computed on the way stays in the processor's cache.
+    columns = [None] * -(-keys // CHUNK) if mask is None else mask.mT.split(CHUNK, dim=-2)
+    total, average = 0.0, 0.0
+    for part, value_part, column in zip(key.split(CHUNK, -2), value.split(CHUNK, -2), columns, strict=True):
+        features = feature_map(part) / keys
+        if column is not None:
+            features = features.masked_fill(~column, 0.0)
+        total = total + features.sum(dim=-2).unsqueeze(-1)
+        average = average + features.mT @ value_part
+    contexts = []
+    for part in query.split(CHUNK, -2):
+        features = feature_map(part) / width
+        weight = features @ total
+        # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0, its gradient finite.
+        contexts.append(features @ average / weight.masked_fill(weight == 0, 1.0))
+    return torch.cat(contexts, dim=-2)
 
 
 def entropy(weights: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch"]:

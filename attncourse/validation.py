@@ -19,8 +19,11 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
 
 def check_batches(**tensors: Tensor) -> None:
     """Raises a ValueError if the axes before the last two do not broadcast."""
+    batches = [tensor.shape[:-2] for tensor in tensors.values()]
+    if all(batch == batches[0] for batch in batches):
+        return  # the common case, in a tenth of the time
     try:
-        torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors.values()))
+        torch.broadcast_shapes(*batches)
     except RuntimeError:
         shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
         names = " and ".join(tensors)
@@ -78,17 +81,13 @@ def check_same_keys(key: Tensor, value: Tensor) -> None:
     check_batches(key=key, value=value)
 
 
-def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises a ValueError if the mask is not boolean or does not broadcast to this shape of the scores."""
+def check_mask(mask: Tensor, shape: tuple[int, ...], what: str = "the scores' shape") -> None:
+    """Raises a ValueError if the mask is not boolean or does not broadcast to this shape, called ``what``."""
     if mask.dtype != torch.bool:
         raise ValueError(
             f"mask must be boolean, with True where a query may attend, but its dtype is {mask.dtype}"
         )
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == shape
-    except RuntimeError:
-        fits = False
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    fits = mask.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in pairs)
     if not fits:
-        raise ValueError(
-            f"mask must broadcast to the scores' shape {tuple(shape)}, but has shape {tuple(mask.shape)}"
-        )
+        raise ValueError(f"mask must broadcast to {what} {tuple(shape)}, but has shape {tuple(mask.shape)}")

@@ -209,15 +209,15 @@ def linear(
 
 
 def generation(
-    setting: Setting, batches: Sequence[int] = (1, 8), tokens: int = 256, d_model: int = 256
+    setting: Setting, sizes: Sequence[tuple[int, int]] = ((1, 512), (8, 128)), tokens: int = 256
 ) -> Iterator[Row]:
-    """Measure greedy generation with and without cached keys and values."""
-    model = Transformer(11, 13, d_model=d_model, heads=4, encoder_layers=2)
-    model = model.to(setting.device, setting.dtype).eval()
+    """Measure greedy generation with and without cached keys and values, for ``(batch, d_model)``."""
     end = 2
-    with torch.no_grad():
-        model.readout.bias[end] = float("-inf")  # all tokens that are asked for get written
-    for batch in batches:
+    for batch, d_model in sizes:
+        model = Transformer(11, 13, d_model=d_model, heads=4, encoder_layers=2)
+        model = model.to(setting.device, setting.dtype).eval()
+        with torch.no_grad():
+            model.readout.bias[end] = float("-inf")  # all tokens that are asked for get written
         source = torch.randint(3, 11, (batch, 32), device=setting.device)
         write = partial(model.generate, source, start=1, end=end, max_length=tokens)
         times = setting.race(

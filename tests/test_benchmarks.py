@@ -19,7 +19,7 @@ SMALL = {
     "local": {"length": 31, "radius": 2},
     "streaming": {"length": 300},
     "linear": {"length": 7, "growth": [3, 7]},
-    "generation": {"batches": [1], "tokens": 3, "d_model": 8},
+    "generation": {"sizes": [(1, 8)], "tokens": 3},
 }
 
 

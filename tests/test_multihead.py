@@ -722,12 +722,11 @@ ERRORS = {
     ),
     "mask with heads": (
         lambda: run(torch.ones(BATCH, HEADS, QUERIES, KEYS, dtype=torch.bool)),
-        "mask must broadcast to (..., queries, keys) = (2, 5, 7), without a head axis, "
-        "but has shape (2, 3, 5, 7)",
+        "mask must broadcast to the scores' shape without heads (2, 5, 7), but has shape (2, 3, 5, 7)",
     ),
     "mask, transposed": (
         lambda: run(torch.ones(KEYS, QUERIES, dtype=torch.bool)),
-        "mask must broadcast to (..., queries, keys) = (2, 5, 7), without a head axis, but has shape (7, 5)",
+        "mask must broadcast to the scores' shape without heads (2, 5, 7), but has shape (7, 5)",
     ),
     "mask, not boolean": (
         lambda: run(torch.zeros(QUERIES, KEYS)),

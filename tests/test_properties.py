@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attncourse import masks, multihead, position, qkv, restricted
+from attncourse import masks, multihead, position, qkv, restricted, taxonomy
 
 settings.register_profile(
     "course",
@@ -114,6 +114,27 @@ def test_the_restricted_forms_agree_with_loops(kind, data):
     if causal:
         mask = mask & masks.causal_mask(length)
     assert_near(qkv.attend(*tensors, mask)[0], expected, dtype)
+
+
+@given(batches, sizes, sizes, widths, sizes, st.integers(1, 5), st.booleans(), seeds)
+def test_the_local_forms_agree_with_loops(batch, queries, keys, d_key, d_value, radius, gaussian, seed):
+    query, key, value = (
+        normal((*batch, *shape), seed + number)
+        for number, shape in enumerate([(queries, d_key), (keys, d_key), (keys, d_value)])
+    )
+    # Within the sentence, and up to 2 tokens outside it.
+    positions = (keys + 4) * torch.rand((*batch, queries), generator=torch.Generator().manual_seed(seed)) - 2
+    options = {"positions": positions, "radius": radius, "gaussian": gaussian, "score": qkv.scaled_dot_scores}
+    context, weights = taxonomy.local_attention(query, key, value, **options)
+    flat = positions.reshape(math.prod(batch), queries)
+    inside = [[[abs(j - centre) <= radius for j in range(keys)] for centre in row] for row in flat.tolist()]
+    if not gaussian:
+        expected = one_by_one(batch, query, key, value, lambda number, i, j: inside[number][i][j])
+        assert_near(context, expected, torch.float64)
+    seen = torch.tensor(inside, dtype=torch.bool).reshape(*batch, queries, keys)
+    assert not weights[~seen].any()
+    assert (weights.sum(dim=-1) <= 1 + 1e-6).all()
+    assert_near(taxonomy.gathered_local_attention(query, key, value, **options)[0], context, torch.float64)
 
 
 @given(sizes, st.integers(0, 5), sizes, seeds)

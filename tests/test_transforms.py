@@ -6,7 +6,17 @@ import jaxtyping
 import pytest
 import torch
 
-from attncourse import masks, multihead, position, qkv, restricted
+from attncourse import (
+    alignment,
+    encoders,
+    masks,
+    multihead,
+    position,
+    qkv,
+    restricted,
+    selfattention,
+    taxonomy,
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,6 +40,8 @@ QUERY, KEY, VALUE = (
 SCORES = normal(BATCH, HEADS, QUERIES, KEYS, seed=4)
 MASK = torch.rand(BATCH, HEADS, QUERIES, KEYS, generator=torch.Generator().manual_seed(5)) < 0.6
 MASK[..., 2, :] = False  # a query that may attend to nothing
+CENTRES = KEYS * torch.rand(BATCH, HEADS, QUERIES, generator=torch.Generator().manual_seed(7))
+LOCAL = {"radius": 2, "gaussian": True}
 SEQUENCE = KEY, normal(BATCH, HEADS, KEYS, WIDTH, seed=6), VALUE
 WEIGHTS = {
     f"{name}_weight": normal(*shape, seed=seed)
@@ -81,6 +93,25 @@ MAPPED = {
         partial(restricted.convolution_as_attention, weight=normal(4, WIDTH, 3)),
         (QUERY,),
     ),
+    "padding_mask": (partial(masks.padding_mask, keys=KEYS), (torch.tensor([[3, 0], [13, 1]]),)),
+    "attentional_state": (
+        partial(alignment.attentional_state, weight=normal(4, 2 * WIDTH)),
+        (QUERY, normal(*QUERY.shape, seed=8)),
+    ),
+    "coverage": (alignment.coverage, (SCORES, torch.tensor([[3, 0, 11], [1, 2, 5]]))),
+    "local_attention": (
+        lambda *tensors: taxonomy.local_attention(*tensors[:3], positions=tensors[3], **LOCAL),
+        (QUERY, KEY, VALUE, CENTRES),
+    ),
+    "gathered_local_attention": (
+        lambda *tensors: taxonomy.gathered_local_attention(*tensors[:3], positions=tensors[3], **LOCAL),
+        (QUERY, KEY, VALUE, CENTRES),
+    ),
+    "window_positions": (partial(taxonomy.window_positions, radius=2), (CENTRES,)),
+    "score_function_loss": (taxonomy.score_function_loss, (SCORES, normal(*SCORES.shape, seed=8))),
+    "leave_one_out": (taxonomy.leave_one_out, (SCORES,)),
+    "expected_loss": (taxonomy.expected_loss, (SCORES, normal(*SCORES.shape, seed=8))),
+    "permute": (partial(selfattention.permute, order=torch.arange(QUERIES).flip(0)), (QUERY,)),
     "rotate": (position.rotate, (QUERY,)),
     "shaw_bias": (partial(position.shaw_bias, table=normal(7, WIDTH)), (QUERY,)),
     "shaw_context": (partial(position.shaw_context, table=normal(7, WIDTH)), (SCORES,)),
@@ -89,7 +120,7 @@ MAPPED = {
 }
 # Functions that make a table from sizes, or masks from lengths.
 MADE = {
-    "padding_mask": (partial(masks.padding_mask, keys=KEYS), (torch.tensor([3, 0, 13]),)),
+    "reverse": (encoders.reverse, (normal(3, 5, 7), torch.tensor([3, 0, 5]))),
     "causal_mask": (lambda scores: scores + masks.causal_mask(QUERIES, KEYS), (SCORES,)),
     "window_mask": (lambda scores: scores + masks.window_mask(QUERIES, KEYS, radius=2), (SCORES,)),
     "block_mask": (lambda scores: scores + masks.block_mask(QUERIES, KEYS, size=4), (SCORES,)),
