@@ -422,23 +422,24 @@ def linear_attention(
             )
         batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
         check_mask(mask, (*batch, 1, key.shape[-2]))
+        mask = mask.expand(*mask.shape[:-1], key.shape[-2])
     # Both factors cancel in the quotient. Without them the sums over many keys overflow float16.
     width, keys = max(query.shape[-1], 1), max(key.shape[-2], 1)
     # Chunk by chunk, so that what is computed on the way stays in the processor's cache.
     columns = [None] * -(-keys // CHUNK) if mask is None else mask.mT.split(CHUNK, dim=-2)
-    total, average = 0.0, 0.0
+    table, total = 0.0, 0.0
     for part, value_part, column in zip(key.split(CHUNK, -2), value.split(CHUNK, -2), columns, strict=True):
         features = feature_map(part) / keys
         if column is not None:
             features = features.masked_fill(~column, 0.0)
+        table = table + features.mT @ value_part
         total = total + features.sum(dim=-2).unsqueeze(-1)
-        average = average + features.mT @ value_part
-    contexts = []
+    table, total, contexts = table / width, total / width, []
     for part in query.split(CHUNK, -2):
-        features = feature_map(part) / width
+        features = feature_map(part)
         weight = features @ total
         # With no key at all the sum is 0 / 0; dividing by 1 there leaves the context 0, its gradient finite.
-        contexts.append(features @ average / weight.masked_fill(weight == 0, 1.0))
+        contexts.append(features @ table / weight.masked_fill(weight == 0, 1.0))
     return torch.cat(contexts, dim=-2)
 
 

@@ -130,7 +130,7 @@ def fused(setting: Setting, lengths: Sequence[int] = (512, 2048)) -> Iterator[Ro
 def window(
     setting: Setting,
     lengths: Sequence[int] = (4096, 16384),
-    growth: Sequence[int] = (4096, 8192, 16384, 32768),
+    growth: Sequence[int] = (2048, 4096, 8192, 16384),
 ) -> Iterator[Row]:
     """Measure window attention against PyTorch's attention with the band as mask."""
     form = partial(restricted.window_attention, radius=RADIUS)
@@ -191,7 +191,7 @@ def streaming(setting: Setting, length: int = 16384) -> Iterator[Row]:
 
 
 def linear(
-    setting: Setting, length: int = 16384, growth: Sequence[int] = (4096, 8192, 16384, 32768)
+    setting: Setting, length: int = 16384, growth: Sequence[int] = (2048, 4096, 8192, 16384)
 ) -> Iterator[Row]:
     """Measure linear attention against PyTorch's, which computes other weights."""
     inputs = setting.inputs(length)

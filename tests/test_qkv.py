@@ -1065,3 +1065,20 @@ def test_fused_attention_refuses_what_does_not_fit(no_shape_checks):
         ValueError, match=r"^mask must broadcast to the scores' shape \(5, 7\), but has shape"
     ):
         qkv.fused_attention(query, key, value, random_mask(QUERIES, 3))
+
+
+@pytest.mark.parametrize("queries, keys", [(1, 1025), (1024, 2048), (1300, 7)])
+@pytest.mark.parametrize("masked", ["not", "by key", "as a whole"])
+def test_linear_attention_in_several_chunks_is_the_quotient_of_two_sums(queries, keys, masked):
+    query, key, value = normal(2, queries, 3, seed=1), normal(2, keys, 3, seed=2), normal(2, keys, 5, seed=3)
+    masks = {
+        "not": None,
+        "by key": random_mask(2, 1, keys, may_be_empty=False),
+        "as a whole": torch.ones(1, 1) > 0,
+    }
+    mask = masks[masked]
+    weights = (F.elu(query) + 1) @ (F.elu(key) + 1).mT
+    if mask is not None:
+        weights = weights * mask
+    expected = weights @ value / weights.sum(dim=-1, keepdim=True)
+    torch.testing.assert_close(qkv.linear_attention(query, key, value, mask), expected)
