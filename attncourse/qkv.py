@@ -362,9 +362,9 @@ def fused_attention(
     check_same_keys(key, value)
     check_at_least(1, **{"the width d_key of query and key": query.shape[-1]})
     if mask is not None:
-        batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        batch = check_batches(query=query, key=key)
         check_mask(mask, (*batch, query.shape[-2], key.shape[-2]))
-        mask = torch.atleast_2d(mask)  # what PyTorch asks for
+        mask = mask if mask.ndim > 1 else mask.unsqueeze(0)  # PyTorch takes no mask of one axis
     return F.scaled_dot_product_attention(query, key, value, mask)
 
 
@@ -387,7 +387,7 @@ def linear_attention(
     query: Float[Tensor, "*#batch queries d_key"],
     key: Float[Tensor, "*#batch keys d_key"],
     value: Float[Tensor, "*#batch keys d_value"],
-    mask: Bool[Tensor, "*#batch 1 keys"] | None = None,
+    mask: Bool[Tensor, "*#batch 1 #keys"] | None = None,
     *,
     feature_map: Callable[[Tensor], Tensor] = elu_features,
 ) -> Float[Tensor, "*batch queries d_value"]:
@@ -420,7 +420,7 @@ def linear_attention(
                 "linear attention takes a mask with one row for all queries, (..., 1, keys), "
                 f"but its shape is {tuple(mask.shape)}"
             )
-        batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        batch = check_batches(query=query, key=key)
         check_mask(mask, (*batch, 1, key.shape[-2]))
         mask = mask.expand(*mask.shape[:-1], key.shape[-2])
     # Both factors cancel in the quotient. Without them the sums over many keys overflow float16.

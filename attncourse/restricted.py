@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from attncourse.masks import causal_mask, window_mask
 from attncourse.qkv import attend, elu_features
-from attncourse.validation import check_at_least, check_mask, check_same_keys, check_same_width
+from attncourse.validation import check_at_least, check_batches, check_mask, check_same_keys, check_same_width
 
 # A block of queries meets all keys in the reach of any of them, so long blocks waste scores; short ones make
 # many small calls. 128 was the fastest on a CPU at radius 128.
@@ -94,8 +94,7 @@ def streaming_attention(
     check_at_least(1, **{"the width d_key of query and key": query.shape[-1]})
     queries, keys = query.shape[-2], key.shape[-2]
     if mask is not None:
-        pairs = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        check_mask(mask, (*pairs, queries, keys))
+        check_mask(mask, (*check_batches(query=query, key=key), queries, keys))
         mask = mask.expand(*mask.shape[:-2], queries, keys)
     if not keys:
         return attend(query, key, value)[0]  # a loop over no chunk would give no context

@@ -17,13 +17,13 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {shape} here, but has shape {tuple(tensor.shape)}")
 
 
-def check_batches(**tensors: Tensor) -> None:
-    """Raises a ValueError if the axes before the last two do not broadcast."""
+def check_batches(**tensors: Tensor) -> torch.Size:
+    """Raises a ValueError if the axes before the last two do not broadcast. Gives what they broadcast to."""
     batches = [tensor.shape[:-2] for tensor in tensors.values()]
     if all(batch == batches[0] for batch in batches):
-        return  # the common case, in a tenth of the time
+        return batches[0]  # the common case, in a tenth of the time
     try:
-        torch.broadcast_shapes(*batches)
+        return torch.broadcast_shapes(*batches)
     except RuntimeError:
         shapes = " and ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
         names = " and ".join(tensors)
