@@ -897,6 +897,16 @@ WRONG_CALLS = {
         lambda: qkv.dot_scores(ones(2, 5, 3), ones(4, 7, 3)),
         "query and key need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 7, 3)",
     ),
+    "additive: batch": (
+        lambda: qkv.additive_scores(
+            ones(2, 5, 3), ones(4, 7, 3), query_weight=ones(2, 3), key_weight=ones(2, 3), vector=ones(2)
+        ),
+        "query and key need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 7, 3)",
+    ),
+    "concat: batch": (
+        lambda: qkv.concat_scores(ones(2, 5, 3), ones(4, 7, 3), weight=ones(2, 6), vector=ones(2)),
+        "query and key need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 7, 3)",
+    ),
     "sum: batch": (
         lambda: qkv.weighted_sum(ones(2, 5, 3), ones(4, 3, 7)),
         "weights and value need batch axes that broadcast, but have shapes (2, 5, 3) and (4, 3, 7)",
@@ -1082,3 +1092,14 @@ def test_linear_attention_in_several_chunks_is_the_quotient_of_two_sums(queries,
         weights = weights * mask
     expected = weights @ value / weights.sum(dim=-1, keepdim=True)
     torch.testing.assert_close(qkv.linear_attention(query, key, value, mask), expected)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_low_temperature_does_not_leave_the_range_of_half_precision(sign):
+    scores = sign * torch.tensor([[60_000.0, 59_000.0]], dtype=torch.float16)
+    weights = qkv.masked_softmax(scores, temperature=0.01)
+    assert sorted(weights.flatten().tolist()) == [0, 1]
+
+
+def test_a_temperature_and_no_key():
+    assert qkv.masked_softmax(torch.zeros(2, 3, 0), temperature=0.5).shape == (2, 3, 0)

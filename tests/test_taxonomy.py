@@ -920,3 +920,22 @@ def test_each_loss_belongs_to_one_log_probability(no_shape_checks):
     message = r"^log_probability must have shape .*16.* here, but has shape \(16, 1\)$"
     with pytest.raises(ValueError, match=message):
         score_function_loss(torch.zeros(16), torch.zeros(16, 1))
+
+
+def test_gumbel_gives_masked_keys_no_gradient_and_rows_without_a_key_no_weight():
+    mask = torch.ones(2, 3, 5, dtype=torch.bool)
+    mask[0, 1] = False
+    mask[1, :, 3] = False
+    scores = torch.zeros(2, 3, 5, requires_grad=True)
+    weights = straight_through_gumbel(scores, mask, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(weights.sum(dim=-1), mask.any(dim=-1).float())
+    (weights * torch.arange(5.0)).sum().backward()
+    assert not scores.grad[~mask].any()
+    assert scores.grad[1, :, :3].all()
+
+
+def test_the_vector_that_predicts_positions_has_one_axis(no_shape_checks):
+    with pytest.raises(ValueError, match=r"^vector must have shape \(2,\) here, but has shape \(2, 1\)$"):
+        predicted_positions(
+            torch.zeros(1, 5, 3), torch.tensor([4]), weight=torch.zeros(2, 3), vector=torch.zeros(2, 1)
+        )
