@@ -59,6 +59,7 @@ from attncourse.checks.qkv import (
     check_scaled_dot_scores,
     check_weighted_sum,
 )
+from attncourse.checks.summary import points_so_far
 
 # %% [markdown]
 # ## Task 1: scores (2 points)
@@ -326,5 +327,17 @@ check_linear_attention(linear_attention, seed=2, dtype=torch.float64)
 # %% [markdown]
 # ## When you are done
 #
+# This cell counts the points of the functions. A person adds those of the last question.
+
+# %% nbgrader={"grade": false, "grade_id": "summary", "locked": true, "schema_version": 3, "solution": false, "task": false}
+points_so_far(
+    scaled_dot_scores=2,
+    masked_softmax=4,
+    weighted_sum=2,
+    attend=3,
+    linear_attention=4,
+)
+
+# %% [markdown]
 # Run *Kernel → Restart Kernel and Run All Cells*, so that you know that the notebook works from the top. Then save
 # it. In a terminal, `attncourse check qkv.ipynb` shows all results in one table.

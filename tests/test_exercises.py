@@ -1,5 +1,6 @@
 """The exercise sets as notebooks: the solved one and the released one run from top to bottom."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,20 @@ def test_points_in_the_text_are_the_points_of_the_cells(topic):
     table = [line.split("|") for line in cells[0].source.splitlines() if line.startswith("| ")][1:]
     points = [c.metadata.nbgrader.points for c in cells if c.metadata.get("nbgrader", {}).get("grade")]
     assert [int(row[3]) for row in table] == points
+
+
+@pytest.mark.parametrize("topic", sorted(exercise_sets()))
+def test_the_summary_cell_knows_the_points_of_all_functions(topic):
+    cells = nbformat.read(exercise_sets()[topic], as_version=4).cells
+    summary = next(c.source for c in cells if c.source.startswith("points_so_far("))
+    assert dict(re.findall(r"(\w+)=(\d+)", summary)) == {
+        c.metadata.nbgrader.grade_id.removeprefix("test_"): str(c.metadata.nbgrader.points)
+        for c in graded(cells)
+    }
+
+
+def test_the_summary_shows_all_points_when_solved_and_none_before(executed):
+    total = sum(c.metadata.nbgrader.points for c in graded(executed["released"]))
+    for name, reached in (("solved", total), ("released", 0)):
+        summary = next(c for c in executed[name] if c.source.startswith("points_so_far("))
+        assert f"\n{reached} of {total} points" in outputs([summary], "stream")[0].text

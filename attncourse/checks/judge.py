@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from attncourse.checks.misconceptions import MISCONCEPTIONS, SECTIONS
-from attncourse.checks.observe import Case, Outcome, describe, observe
+from attncourse.checks.observe import NUMBER, TRUTH, Case, Outcome, describe, observe
 
 # Largest difference that counts as equal, absolute and relative. Wide enough for any order of summation.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
-SIZES = (5, 7, 11, 13)
-BATCHES = {"one batch axis": (3,), "two batch axes": (2, 3)}
+
+# What `points_so_far` knows: whether each function passed its check when it was last called.
+VERDICTS: dict[str, bool] = {}
 
 
 class CheckFailed(AssertionError):
@@ -29,19 +30,41 @@ class Task:
 
     Attributes:
         name: the function's name.
-        outputs: name of each output, with the names of its last axes.
+        outputs: name of each output, with the names of its last axes; or NUMBER or TRUTH in place of them.
         oracle: the right answer by plain loops, called with float64 inputs.
         cases: ``(generator, dtype) -> cases``, in the order of the stages.
         wrong: pairs of a name in the catalogue and a function that makes this mistake.
-        shortcuts: names of PyTorch functions that *are* the answer. Functions of the library always are.
+        shortcuts: names of PyTorch functions that *are* the answer. Functions of the library are, too,
+        builds_on: except those of these modules, such as ``{"masks", "qkv"}``.
     """
 
     name: str
-    outputs: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, ...] | str]
     oracle: Callable
     cases: Callable[[torch.Generator, torch.dtype], Iterable[Case]]
     wrong: tuple[tuple[str, Callable], ...]
     shortcuts: frozenset[str] = frozenset()
+    builds_on: frozenset[str] = frozenset()
+
+
+def checking(task: Task) -> Callable:
+    """Makes the check of a task: ``check(fn, *, seed=0, dtype=torch.float32)``."""
+
+    def check(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+        judge(task, fn, seed=seed, dtype=dtype)
+
+    check.__name__ = check.__qualname__ = f"check_{task.name}"
+    check.__doc__ = f"""Checks the function `{task.name}`, and prints a line if it is right.
+
+    Args:
+        fn: the function to judge.
+        seed: chooses sizes and values of the inputs.
+        dtype: of the inputs.
+
+    Raises:
+        CheckFailed: if the function is wrong; the text says where and, for a known mistake, why.
+    """
+    return check
 
 
 def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_shortcuts: bool = True) -> None:
@@ -57,6 +80,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
     Raises:
         CheckFailed: if the function is wrong, saying at which stage, where, and if possible why.
     """
+    VERDICTS[task.name] = False
     if not callable(fn):
         raise CheckFailed(f"{task.name} should be a function, but is {describe(fn)}.")
     tried: list[tuple[Case, Outcome]] = []
@@ -68,17 +92,19 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
         outcome = _run(fn, case, task)
         if outcome.shortcut and refuse_shortcuts:
             raise CheckFailed(f"{task.name}: {outcome.shortcut}. Write the function yourself, without it.")
-        wanted = Outcome() if case.budget else _run(task.oracle, _in_float64(case), task)
+        wanted = Outcome() if case.budget else _run(task.oracle, case.in_float64(), task)
         difference = _difference(task, case, outcome, wanted)
         tried.append((case, outcome))
         if difference:
             failed.append((case, outcome))
             report = report or f'{task.name}, stage "{case.stage}":\n{difference}{outcome.where}'
+            report += f"\n  {case.note}" if case.note and len(failed) == 1 else ""
         if outcome.stopped:
             raise CheckFailed(report)
     printed = _printed([outcome for _, outcome in tried])
     if failed:
         raise CheckFailed(report + _explain(task, tried, failed[:2]) + printed)
+    VERDICTS[task.name] = True
     stages = ", ".join(dict.fromkeys(case.stage for case, _ in tried))
     print(f"✓ {task.name}: passed ({stages}).{printed}")
 
@@ -95,7 +121,7 @@ def _explain(task: Task, tried: list[tuple[Case, Outcome]], failed: list[tuple[C
             name = names.pop()
             entry = MISCONCEPTIONS[name]
             text = f"\n\n{lead}{entry.says} [misconception: {name}]\nLook at: {entry.look}."
-            if entry.section:
+            if entry.section in SECTIONS:
                 place = f"book/{entry.section.split('-')[0]}.html#{entry.section}"
                 text += f'\nRead: "{SECTIONS[entry.section]}" in the book ({place})'
             return text
@@ -103,13 +129,13 @@ def _explain(task: Task, tried: list[tuple[Case, Outcome]], failed: list[tuple[C
 
 
 def _run(fn: Callable, case: Case, task: Task) -> Outcome:
-    return observe(fn, case, task.outputs, task.shortcuts)
+    return observe(fn, case, task.outputs, task.shortcuts, task.builds_on)
 
 
 def _same(task: Task, case: Case, first: Outcome, second: Outcome) -> bool:
     """Says whether two functions did the same, in every respect that a check looks at."""
     if first.problem or second.problem:
-        return first.problem == second.problem
+        return (first.error, first.error or first.problem) == (second.error, second.error or second.problem)
     return _difference(task, case, first, second) is None
 
 
@@ -122,34 +148,49 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
         if value.shape != expected.shape:
             wanted = _shape(expected, axes)
             return f"{name} has the wrong shape.\n  expected {wanted}\n  got      {tuple(value.shape)}"
-        if value.dtype != _dtype(case):
-            wanted = _dtype(case)
-            return (
-                f"{name} has the wrong dtype.\n  expected {wanted}, as the inputs\n  got      {value.dtype}"
-            )
+        if text := _dtype_difference(name, value.dtype, expected.dtype, case):
+            return text
     if case.shape_only:
         return None
     # Weights before the context that is made from them; gradients last.
     for name in reversed(task.outputs):
-        if text := _value_difference(name, got.values[name], want.values[name], task.outputs[name]):
+        values = got.values[name], want.values[name]
+        if text := _value_difference(name, *values, task.outputs[name], case.tolerance):
             return text
     if got.changed != want.changed:
         return f"the input {' and '.join(got.changed)} was changed by your function."
     for name, gradient in got.gradients.items():
         if not gradient.any() and want.gradients[name].any():
             return f"no gradient reaches {name}.\n  Was it cut off, by .detach(), .data or torch.no_grad()?"
-        if text := _value_difference(f"the gradient of {name}", gradient, want.gradients[name], ()):
+        values = gradient, want.gradients[name]
+        if text := _value_difference(f"the gradient of {name}", *values, (), case.tolerance):
             return text
     return None
 
 
-def _value_difference(name: str, got: Tensor, expected: Tensor, axes: tuple[str, ...]) -> str | None:
-    tolerance = TOLERANCE[got.dtype]
-    digits = 5 if got.dtype != torch.float64 else 10
+def _dtype_difference(name: str, got: torch.dtype, expected: torch.dtype, case: Case) -> str | None:
+    """Describes a wrong dtype. The oracle works in float64; integers may have any width."""
+    wanted = case.dtype if expected.is_floating_point else expected
+    whole = {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8}
+    if got == wanted or {got, wanted} <= whole:
+        return None
+    why = ", as the inputs" if expected.is_floating_point and case.tensors else ""
+    return f"{name} has the wrong dtype.\n  expected {wanted}{why}\n  got      {got}"
+
+
+def _value_difference(
+    name: str, got: Tensor, expected: Tensor, axes: tuple[str, ...] | str, tolerance: float | None
+) -> str | None:
+    if tolerance is None:
+        tolerance = TOLERANCE.get(got.dtype, 0.0)
+    digits = 5 if got.dtype not in (torch.float64, torch.int64) else 10
     got, expected = got.detach().double(), expected.detach().double()
     close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if close.all():
         return None
+    if axes in (NUMBER, TRUTH):
+        shown = (bool(value) if axes == TRUTH else f"{value.item():.10g}" for value in (expected, got))
+        return "{} is wrong.\n  expected {}\n  got      {}".format(name, *shown)
     index = (~close).nonzero()[0].tolist()
     unnamed = got.ndim - len(axes)
     place = ", ".join(f"{axes[i - unnamed]} {at}" if i >= unnamed else str(at) for i, at in enumerate(index))
@@ -169,18 +210,3 @@ def _printed(seen: list[Outcome]) -> str:
     text = "\n".join(dict.fromkeys(line for o in seen for line in o.printed.splitlines() if line.strip()))
     text = text if len(text) <= 1000 else text[:1000] + " …"
     return f"\n\nYour code printed:\n{text}" if text else ""
-
-
-def _dtype(case: Case) -> torch.dtype:
-    return next(value.dtype for value in case.inputs.values() if value.is_floating_point())
-
-
-def _in_float64(case: Case) -> Case:
-    inputs = {n: v.double() if v.is_floating_point() else v for n, v in case.inputs.items()}
-    return Case(case.stage, inputs, case.shape_only, case.gradient)
-
-
-def sizes(generator: torch.Generator, count: int) -> list[int]:
-    """Draws a different size for each axis, none as in BATCHES, so that a mix-up of axes shows."""
-    order = torch.randperm(len(SIZES), generator=generator)[:count]
-    return [SIZES[i] for i in order]

@@ -1,32 +1,67 @@
 """Running a learner's function under observation: what it returns, changes, prints, raises, and calls."""
 
 import contextlib
+import copy
+import dataclasses
 import io
 import linecache
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
+# Kinds of outputs that are no tensors; other outputs are described by the names of their last axes.
+NUMBER, TRUTH = "a number", "True or False"
+
+
 @dataclass(frozen=True)
 class Case:
-    """One call of the function: its stage in the check, and its inputs in the order of the parameters."""
+    """One trial of the function.
+
+    Attributes:
+        stage: its stage in the check.
+        inputs: what the function is called with, in the order of its parameters: tensors, numbers, functions,
+            modules, or lists, tuples and dicts of them.
+        shape_only: compare shapes and dtypes, and no values.
+        gradient: compare the gradients of the outputs with respect to the inputs, too.
+        budget: judge the cost alone: how many numbers may be kept on the way.
+        call: ``(fn, *inputs) -> outputs``, where a plain call of the function would say too little.
+        tolerance: largest difference that counts as equal, if not that of the dtype.
+        note: what the learner should know about this trial if it fails.
+    """
 
     stage: str
-    inputs: dict[str, Tensor]
+    inputs: dict[str, object]
     shape_only: bool = False
     gradient: bool = False
-    budget: int | None = None  # judge the cost alone: how many numbers may be kept on the way
+    budget: int | None = None
+    call: Callable | None = None
+    tolerance: float | None = None
+    note: str = ""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in self.inputs.items() if isinstance(value, Tensor)}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that outputs should have: that of the first input with a floating-point dtype."""
+        return next((x.dtype for x in self.tensors.values() if x.is_floating_point()), torch.float32)
+
+    def in_float64(self) -> "Case":
+        """Gives the same trial with inputs for an oracle."""
+        inputs = {name: _convert(value, _to_float64) for name, value in self.inputs.items()}
+        return dataclasses.replace(self, inputs=inputs)
 
 
 @dataclass
@@ -36,6 +71,7 @@ class Outcome:
     values: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     problem: str | None = None  # the call failed, or returned something that is no answer
+    error: str = ""  # the kind of error that the call raised
     where: str = ""  # the line on which it failed
     stopped: bool = False  # by an interrupt
     changed: tuple[str, ...] = ()
@@ -43,24 +79,32 @@ class Outcome:
     printed: str = ""
 
 
-def observe(fn: Callable, case: Case, outputs: Collection[str], shortcuts: frozenset[str]) -> Outcome:
+def observe(
+    fn: Callable,
+    case: Case,
+    outputs: dict[str, tuple[str, ...] | str],
+    shortcuts: frozenset[str] = frozenset(),
+    builds_on: frozenset[str] = frozenset(),
+) -> Outcome:
     """Calls a function on copies of a case's inputs and notes all that can be seen of it.
 
     Args:
         fn: the function.
         case: its inputs, and what to look at.
-        outputs: names of the outputs that it should return.
+        outputs: names and kinds of the outputs that it should return.
         shortcuts: names of functions of PyTorch that are noted when they are called.
+        builds_on: modules of the library that it may use; others are noted.
     """
     outcome = Outcome()
-    inputs = {name: value.clone() for name, value in case.inputs.items()}
+    watch, output = _Watch(shortcuts, builds_on, case.budget), io.StringIO()
+    inputs = {name: value.clone() for name, value in case.tensors.items()}
     if case.gradient or case.budget:
         for value in inputs.values():
             value.requires_grad_(value.is_floating_point())
     # A leaf that wants a gradient refuses in-place changes; a clone lets them happen, and shows them.
-    given = {name: value.clone() for name, value in inputs.items()}
+    copies = {name: value.clone() for name, value in inputs.items()}
+    given = [copies.get(name, _convert(value, watch.lend)) for name, value in case.inputs.items()]
     default = torch.get_default_dtype()
-    watch, output = _Watch(shortcuts, case.budget), io.StringIO()
     budget = _Budget(case.budget) if case.budget else contextlib.nullcontext()
     with (
         contextlib.redirect_stdout(output),
@@ -70,9 +114,10 @@ def observe(fn: Callable, case: Case, outputs: Collection[str], shortcuts: froze
         warnings.simplefilter("always")
         try:
             with torch.enable_grad(), watch, budget:
-                result = fn(*given.values())
+                result = case.call(fn, *given) if case.call else fn(*given)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             outcome.problem, outcome.where = _failure(error, case)
+            outcome.error = type(error).__name__
             outcome.stopped = isinstance(error, KeyboardInterrupt)
             result = None
     torch.set_default_dtype(default)
@@ -82,24 +127,49 @@ def observe(fn: Callable, case: Case, outputs: Collection[str], shortcuts: froze
     if outcome.problem is None:
         outcome.values, outcome.problem = _outputs(outputs, result)
     if outcome.problem is None:
-        outcome.changed = tuple(n for n in given if not torch.equal(given[n], case.inputs[n]))
+        outcome.changed = tuple(n for n in copies if not torch.equal(copies[n], case.inputs[n]))
         if case.gradient and not outcome.changed:
             outcome.gradients, outcome.problem = _gradients(outcome.values, inputs)
     return outcome
 
 
-def _outputs(names: Collection[str], result: object) -> tuple[dict[str, Tensor], str | None]:
-    """Splits a result into its named outputs, or says why that is impossible."""
-    if len(names) == 1:
+def _convert(value: object, convert: Callable[[object], object]) -> object:
+    """Applies a function to an input, or to each entry of a list, tuple or dict of inputs."""
+    if isinstance(value, list | tuple):
+        return type(value)(_convert(entry, convert) for entry in value)
+    if isinstance(value, dict):
+        return {name: _convert(entry, convert) for name, entry in value.items()}
+    return convert(value)
+
+
+def _to_float64(value: object) -> object:
+    if isinstance(value, nn.Module):
+        return copy.deepcopy(value).double()
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _outputs(kinds: dict[str, tuple[str, ...] | str], result: object) -> tuple[dict[str, Tensor], str | None]:
+    """Splits a result into its named outputs, or says why that is impossible. A number becomes a tensor."""
+    if len(kinds) == 1:
         result = [result]
-    elif not (isinstance(result, tuple | list) and len(result) == len(names)):
-        return {}, f"it should return ({', '.join(names)}).\n  got {describe(result)}"
-    for name, value in zip(names, result, strict=True):
+    elif not (isinstance(result, tuple | list) and len(result) == len(kinds)):
+        return {}, f"it should return ({', '.join(kinds)}).\n  got {describe(result)}"
+    values = {}
+    for (name, kind), value in zip(kinds.items(), result, strict=True):
+        if kind in (NUMBER, TRUTH):
+            number = value.item() if getattr(value, "ndim", None) == 0 else value  # of PyTorch or NumPy
+            if not isinstance(number, bool if kind == TRUTH else int | float) or (
+                isinstance(number, bool) and kind == NUMBER
+            ):
+                return {}, f"{name} should be {kind}.\n  got {describe(value)}"
+            values[name] = torch.tensor(number, dtype=torch.float64)
+            continue
         if not isinstance(value, Tensor):
             return {}, f"{name} should be a tensor.\n  got {describe(value)}"
         if value.layout != torch.strided or value.is_nested or value.is_meta:
             return {}, f"{name} should be an ordinary tensor, neither sparse, nested nor without values."
-    return {name: value.as_subclass(Tensor) for name, value in zip(names, result, strict=True)}, None
+        values[name] = value.as_subclass(Tensor)
+    return values, None
 
 
 def _gradients(values: dict[str, Tensor], inputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], str | None]:
@@ -128,11 +198,28 @@ class _Watch(TorchFunctionMode):
 
     PyTorch's functions pass the function mode under their own name, whatever alias was used. Functions of the
     library are recognised by the module that their code belongs to. A budget also limits every result.
+    What a function that was lent to the learner does, is not the learner's doing.
     """
 
-    def __init__(self, shortcuts: frozenset[str], budget: int | None) -> None:
+    def __init__(self, shortcuts: frozenset[str], builds_on: frozenset[str], budget: int | None) -> None:
         super().__init__()
         self.shortcuts, self.budget, self.found = shortcuts, budget, None
+        self.allowed = {f"attncourse.{name}" for name in builds_on | {"validation"}} if builds_on else set()
+        self.away = False  # in a lent function
+
+    def lend(self, value: object) -> object:
+        """Gives the learner an input: a function that is not watched, or a copy of anything else."""
+        if not callable(value) or isinstance(value, nn.Module):
+            return copy.deepcopy(value)
+
+        def lent(*args: object, **kwargs: object) -> object:
+            before, self.away = self.away, True
+            try:
+                return value(*args, **kwargs)
+            finally:
+                self.away = before
+
+        return lent
 
     def __enter__(self) -> "_Watch":
         self.profile = sys.getprofile()
@@ -145,7 +232,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         name = getattr(function, "__name__", "").split(".")[0]
-        if name in self.shortcuts:
+        if name in self.shortcuts and not self.away:
             self.found = self.found or f"PyTorch's {name} does the whole task"
         result = function(*args, **(kwargs or {}))
         if self.budget and isinstance(result, Tensor) and result.numel() > self.budget:
@@ -154,7 +241,7 @@ class _Watch(TorchFunctionMode):
 
     def _on_call(self, frame, event: str, argument: object) -> None:
         module = frame.f_globals.get("__name__") or ""
-        if event != "call" or module == __name__:
+        if event != "call" or self.away or module == __name__ or module in self.allowed:
             return
         if module.startswith("attncourse."):
             self.found = self.found or f"{module}.{frame.f_code.co_name} belongs to the course's library"
@@ -190,7 +277,7 @@ def _failure(error: BaseException, case: Case) -> tuple[str, str]:
     if isinstance(error, NotImplementedError) and own and own[-1] is frames[-1]:
         return f"{own[-1].name} is not written yet. Replace `raise NotImplementedError()` with your code.", ""
     if isinstance(error, _OverBudgetError):
-        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in case.inputs.items())
+        shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in case.tensors.items())
         return f"it costs too much: it keeps more than {case.budget} numbers on the way, for {shapes}.", ""
     message = next(iter(str(error).splitlines()), "")
     problem = f"your function raised {type(error).__name__}: {message}"
@@ -207,6 +294,8 @@ def describe(value: object) -> str:
         return f"one tensor of shape {tuple(value.shape)}"
     if value is None:
         return "None (is there a `return`?)"
+    if isinstance(value, bool | int | float):
+        return f"{value}, of type {type(value).__name__}"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a value of type {type(value).__name__}"

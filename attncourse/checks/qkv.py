@@ -7,73 +7,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attncourse.checks.judge import BATCHES, Task, judge, sizes
+from attncourse.checks.judge import Task, checking
+from attncourse.checks.materials import (
+    BATCHES,
+    FUSED_ATTENTION,
+    INFINITY,
+    normal,
+    over_batches,
+    random_mask,
+    sizes,
+)
 from attncourse.checks.observe import Case
-
-INFINITY = float("inf")
-
-
-def check_scaled_dot_scores(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Checks stage 1, ``(query, key) -> scores``.
-
-    Args:
-        fn: the function to judge.
-        seed: chooses sizes and values of the inputs.
-        dtype: of the inputs.
-
-    Raises:
-        CheckFailed: if the function is wrong; the text says where and, for a known mistake, why.
-    """
-    judge(SCALED_DOT_SCORES, fn, seed=seed, dtype=dtype)
-
-
-def check_masked_softmax(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Checks stage 2, ``(scores, mask=None) -> weights``. Arguments and errors as above."""
-    judge(MASKED_SOFTMAX, fn, seed=seed, dtype=dtype)
-
-
-def check_weighted_sum(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Checks stage 3, ``(weights, value) -> context``. Arguments and errors as above."""
-    judge(WEIGHTED_SUM, fn, seed=seed, dtype=dtype)
-
-
-def check_attend(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Checks all stages, ``(query, key, value, mask=None) -> (context, weights)``. Arguments as above."""
-    judge(ATTEND, fn, seed=seed, dtype=dtype)
-
-
-def check_linear_attention(fn: Callable, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
-    """Checks ``(query, key, value) -> context``. Arguments and errors as above."""
-    judge(LINEAR_ATTENTION, fn, seed=seed, dtype=dtype)
-
 
 # --- The right answers: one number after the other. ---
 
 
-def _each(oracle: Callable) -> Callable:
-    """Lets an oracle for matrices without batch axes serve inputs that have one."""
-
-    def over_batch(*inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        if inputs[0].ndim == 2:
-            return oracle(*inputs)
-        parts = [
-            over_batch(*(x[i] if x.ndim == inputs[0].ndim else x for x in inputs))
-            for i in range(len(inputs[0]))
-        ]
-        if isinstance(parts[0], tuple):
-            return tuple(torch.stack(part) for part in zip(*parts, strict=True))
-        return torch.stack(parts)
-
-    return over_batch
-
-
-@_each
+@over_batches
 def _oracle_scores(query: Tensor, key: Tensor) -> Tensor:
     rows = [[(q * k).sum() / math.sqrt(len(q)) for k in key] for q in query]
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@_each
+@over_batches
 def _oracle_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     rows = []
     for i, row in enumerate(scores):
@@ -86,7 +41,7 @@ def _oracle_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.stack([torch.stack(row) for row in rows])
 
 
-@_each
+@over_batches
 def _oracle_sum(weights: Tensor, value: Tensor) -> Tensor:
     return torch.stack([sum(w * v for w, v in zip(row, value, strict=True)) for row in weights])
 
@@ -97,7 +52,7 @@ def _oracle_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
     return _oracle_sum(weights, value), weights
 
 
-@_each
+@over_batches
 def _oracle_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     def feature(x: Tensor) -> Tensor:
         return torch.where(x > 0, x + 1, torch.exp(x))  # elu(x) + 1, written out
@@ -112,21 +67,11 @@ def _oracle_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 # --- The cases. All axes have different sizes; values are random and keep the softmax away from 0 and 1. ---
 
 
-def _normal(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> Tensor:
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def _mask(generator: torch.Generator, queries: int, keys: int) -> Tensor:
-    """Makes a random mask in which every query may attend to some keys, and to some not."""
-    rank = torch.rand(queries, keys, generator=generator).argsort(dim=-1)
-    return rank < 1 + torch.arange(queries).unsqueeze(-1) % (keys - 1)
-
-
 def _score_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
     queries, keys, width = sizes(generator, 3)
 
     def case(stage: str, queries: int, keys: int, *batch: int, dtype: torch.dtype = dtype, **options) -> Case:
-        query, key = (_normal(generator, dtype, *batch, n, width) for n in (queries, keys))
+        query, key = (normal(generator, dtype, *batch, n, width) for n in (queries, keys))
         return Case(stage, {"query": query, "key": key}, **options)
 
     yield case("shape", queries, keys, shape_only=True)
@@ -143,9 +88,9 @@ def _softmax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
     queries, keys = sizes(generator, 2)
 
     def scores(queries: int = queries, *batch: int, dtype: torch.dtype = dtype, scale: float = 1.0) -> dict:
-        return {"scores": scale * _normal(generator, dtype, *batch, queries, keys)}
+        return {"scores": scale * normal(generator, dtype, *batch, queries, keys)}
 
-    masked = {"mask": _mask(generator, queries, keys)}
+    masked = {"mask": random_mask(generator, queries, keys)}
     empty = {"mask": masked["mask"].clone()}
     empty["mask"][torch.randint(queries, (2,), generator=generator)] = False
     yield Case("shape", scores(), shape_only=True)
@@ -170,10 +115,10 @@ def _sum_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]
     def case(
         stage: str, queries: int, keys: int, *batch: int, raw=False, dtype: torch.dtype = dtype, **options
     ) -> Case:
-        weights = _normal(generator, torch.float64, *batch, queries, keys)
+        weights = normal(generator, torch.float64, *batch, queries, keys)
         weights = (weights if raw else weights.softmax(-1)).to(dtype)
         return Case(
-            stage, {"weights": weights, "value": _normal(generator, dtype, *batch, keys, width)}, **options
+            stage, {"weights": weights, "value": normal(generator, dtype, *batch, keys, width)}, **options
         )
 
     yield case("shape", queries, keys, shape_only=True)
@@ -192,9 +137,9 @@ def _attend_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
 
     def inputs(queries: int = queries, keys: int = keys, *batch: int, dtype: torch.dtype = dtype) -> dict:
         shapes = {"query": (queries, width), "key": (keys, width), "value": (keys, value_width)}
-        return {name: _normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
+        return {name: normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
 
-    masked = {"mask": _mask(generator, queries, keys)}
+    masked = {"mask": random_mask(generator, queries, keys)}
     empty = {"mask": masked["mask"].clone()}
     empty["mask"][torch.randint(queries, (2,), generator=generator)] = False
     yield Case("shape", inputs(), shape_only=True)
@@ -219,7 +164,7 @@ def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
 
     def inputs(queries: int = queries, keys: int = keys, *batch: int, dtype: torch.dtype = dtype) -> dict:
         shapes = {"query": (queries, width), "key": (keys, width), "value": (keys, value_width)}
-        return {name: _normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
+        return {name: normal(generator, dtype, *batch, *shape) for name, shape in shapes.items()}
 
     yield Case("shape", inputs(), shape_only=True)
     yield Case("one query, one key", inputs(1, 1))
@@ -232,7 +177,7 @@ def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     # With so many tokens of so small a width, queries × keys is far above anything that the task needs.
     many = 500
     shapes = {"query": (many, 2), "key": (many + 1, 2), "value": (many + 1, 3)}
-    tokens = {name: _normal(generator, dtype, *shape) for name, shape in shapes.items()}
+    tokens = {name: normal(generator, dtype, *shape) for name, shape in shapes.items()}
     yield Case("cost", tokens, budget=many * many // 2)
 
 
@@ -379,17 +324,6 @@ def _linear_quadratic(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 # --- The tasks. ---
 
-FUSED_ATTENTION = frozenset(
-    {
-        "scaled_dot_product_attention",
-        "_scaled_dot_product_attention_math",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "multi_head_attention_forward",
-        "_safe_softmax",
-        "_native_multi_head_attention",
-    }
-)
-
 SCALED_DOT_SCORES = Task(
     name="scaled_dot_scores",
     outputs={"scores": ("query", "key")},
@@ -473,3 +407,9 @@ LINEAR_ATTENTION = Task(
     ),
     shortcuts=FUSED_ATTENTION,
 )
+
+check_scaled_dot_scores = checking(SCALED_DOT_SCORES)
+check_masked_softmax = checking(MASKED_SOFTMAX)
+check_weighted_sum = checking(WEIGHTED_SUM)
+check_attend = checking(ATTEND)
+check_linear_attention = checking(LINEAR_ATTENTION)

@@ -1,32 +1,6 @@
-"""The misconceptions that checks recognise: what each one is, what to look at, and where to read.
+"""Misconceptions of the set `qkv`, many of which other sets meet again."""
 
-One entry serves all topics. A check pairs the name with a function that makes the mistake.
-"""
-
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Misconception:
-    """A known wrong idea, in words for the learner. The words never contain the solution."""
-
-    says: str
-    look: str
-    section: str = ""
-
-
-# The sections that messages point to: label in the book -> title there.
-SECTIONS = {
-    "qkv-scores": "Stage 1: scores",
-    "qkv-scale": "Why divide, and by what?",
-    "qkv-softmax": "Stage 2: weights",
-    "qkv-mask": "Masks: keys that must not be seen",
-    "qkv-empty-rows": "Queries that may attend to nothing",
-    "qkv-context": "Stage 3: context",
-    "qkv-attend": "The three stages together",
-    "qkv-linear": "Without the softmax: a product of three matrices",
-    "qkv-other-scores": "Other scores",
-}
+from attncourse.checks.misconceptions.entry import Misconception
 
 MISCONCEPTIONS = {
     # Scores.

@@ -1,0 +1,5 @@
+"""Misconceptions of the set `taxonomy`."""
+
+from attncourse.checks.misconceptions.entry import Misconception
+
+MISCONCEPTIONS: dict[str, Misconception] = {}
