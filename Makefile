@@ -7,7 +7,7 @@ BOOK := $(shell find book -type f -not -path '*/__pycache__/*')
 # Tools that start other tools (nbgrader starts alembic) look for them on PATH.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: course book exercises test coverage mutants lint bench serve lock clean help
+.PHONY: course book exercises test coverage mutants quality lint bench serve lock clean help
 
 help:  ## say what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ coverage: .venv/.installed book exercises  ## run every test, and show which lin
 
 mutants: .venv/.installed  ## change the library in one place at a time, and see whether a test fails
 	$(BIN)/python tests/mutants.py
+
+quality: .venv/.installed  ## change the solutions in one place at a time, and see whether the checks notice
+	$(BIN)/python -m tests.quality
 
 bench: .venv/.installed  ## measure the library against PyTorch, as ratios
 	$(BIN)/python -m benchmarks

@@ -13,7 +13,17 @@ from nbformat import NotebookNode
 
 from tests.answers.qkv import answers
 
-TASKS = ("scaled_dot_scores", "masked_softmax", "weighted_sum", "attend", "linear_attention")
+TASKS = (
+    "scaled_dot_scores",
+    "masked_softmax",
+    "weighted_sum",
+    "attend",
+    "cosine_scores",
+    "softmax_with_temperature",
+    "entropy",
+    "linear_attention",
+    "sparsemax",
+)
 IMPORTS = "import math\n\nfrom torch.nn import functional as F\n\n\n"
 WRITTEN = "The key with the weight 0.8 has the value (0, 0), the other has (5, 5). The context is (1, 1)."
 END_THE_PROCESS = "import os\n\nos._exit(1)\n"

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Query, key, value in three stages
 #
-# In this set you write attention yourself, one stage after the other, and then in a form whose cost grows much
-# more slowly. You need PyTorch tensors and matrix products. You do not need the book, but the chapter
+# In this set you write attention yourself, one stage after the other. Then you exchange its parts: other scores,
+# sharper weights, weights that are exactly 0, and a form whose cost grows much more slowly. You need PyTorch tensors and matrix products. You do not need the book, but the chapter
 # *Query, key, value in three stages* of the book explains each step with pictures, in the same letters.
 #
 # | Task | Function | Points | Minutes | Difficulty |
@@ -23,8 +23,12 @@
 # | 2 | `masked_softmax` | 4 | 25 | ●●○ |
 # | 3 | `weighted_sum` | 2 | 5 | ●○○ |
 # | 4 | `attend` | 3 | 15 | ●●○ |
-# | 5 | `linear_attention` | 4 | 25 | ●●● |
-# | 6 | a question, read by a person | 3 | 10 | ●●○ |
+# | 5 | `cosine_scores` | 1 | 10 | ●○○ |
+# | 6 | `softmax_with_temperature` | 1 | 5 | ●○○ |
+# | 7 | `entropy` | 1 | 10 | ●●○ |
+# | 8 | `linear_attention` | 4 | 25 | ●●● |
+# | 9 | `sparsemax` | 4 | 35 | ●●● |
+# | 10 | a question, read by a person | 3 | 10 | ●●○ |
 #
 # **How to work.** Replace each `raise NotImplementedError` with your code. Then run the cell under it. That cell
 # checks your function and tells you at once what is wrong and where. The check that you see is not the whole
@@ -54,9 +58,13 @@ import torch
 
 from attncourse.checks.qkv import (
     check_attend,
+    check_cosine_scores,
+    check_entropy,
     check_linear_attention,
     check_masked_softmax,
     check_scaled_dot_scores,
+    check_softmax_with_temperature,
+    check_sparsemax,
     check_weighted_sum,
 )
 from attncourse.checks.summary import points_so_far
@@ -257,7 +265,143 @@ check_attend(attend, seed=2, dtype=torch.float64)
 # </details>
 
 # %% [markdown]
-# ## Task 5: linear attention (4 points)
+# ## Task 5: cosine scores (1 point)
+#
+# A dot product grows with the lengths of both vectors. The cosine of the angle between them does not:
+#
+# $$ S_{qk} = \frac{\sum_d Q_{qd} K_{kd}}{\lVert Q_q \rVert \, \lVert K_k \rVert}, \qquad \lVert x \rVert = \sqrt{\textstyle\sum_d x_d^2} $$
+#
+# It lies between −1 and 1, whatever the vectors are. A vector of length 0 has no direction: its scores are 0. A
+# number that you add to a divisor, to keep it from being 0, must be so small that vectors of length 0.1 still get
+# the right cosine. `F.cosine_similarity` is the whole answer, so it is not allowed here.
+
+
+# %% nbgrader={"grade": false, "grade_id": "cosine_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def cosine_scores(query, key):
+    """Compare each query with each key by the cosine of their angle.
+
+    Args:
+        query: tensor of shape (..., queries, d_k).
+        key: tensor of shape (..., keys, d_k).
+
+    Returns:
+        Scores of shape (..., queries, keys), between -1 and 1; 0 for a vector of length 0.
+    """
+    ### BEGIN SOLUTION
+    query = torch.nn.functional.normalize(query, dim=-1)
+    key = torch.nn.functional.normalize(key, dim=-1)
+    return query @ key.mT
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_cosine_scores", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+check_cosine_scores(cosine_scores)
+### BEGIN HIDDEN TESTS
+check_cosine_scores(cosine_scores, seed=1)
+check_cosine_scores(cosine_scores, seed=2, dtype=torch.float64)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details>
+# <summary>Hint 1</summary>
+#
+# What is the dot product of two vectors of length 1?
+#
+# </details>
+# <details>
+# <summary>Hint 2</summary>
+#
+# Which of your vectors have length 0, and which step divides by it? There are functions that handle it for you.
+#
+# </details>
+
+# %% [markdown]
+# ## Task 6: a softmax with a temperature (1 point)
+#
+# Cosines lie between −1 and 1, so a softmax of them is nearly flat. A *temperature* $T > 0$ makes it sharper or
+# flatter:
+#
+# $$ W_{qk} = \frac{\exp(S_{qk} / T)}{\sum_j \exp(S_{qj} / T)} $$
+#
+# With $T \to 0$ the largest score takes all, with $T \to \infty$ all keys get the same. There is no mask in this
+# task. It has to work for a $T$ as small as 0.001.
+
+
+# %% nbgrader={"grade": false, "grade_id": "softmax_with_temperature", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def softmax_with_temperature(scores, temperature):
+    """Turn scores into weights, sharper for a low temperature.
+
+    Args:
+        scores: tensor of shape (..., queries, keys).
+        temperature: a number above 0.
+
+    Returns:
+        Weights of the shape of the scores. The weights of a query sum to 1.
+    """
+    ### BEGIN SOLUTION
+    return torch.softmax(scores / temperature, dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_softmax_with_temperature", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+check_softmax_with_temperature(softmax_with_temperature)
+### BEGIN HIDDEN TESTS
+check_softmax_with_temperature(softmax_with_temperature, seed=1)
+check_softmax_with_temperature(softmax_with_temperature, seed=2, dtype=torch.float64)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details>
+# <summary>Hint</summary>
+#
+# Should the scores get larger or smaller for a low temperature? Try `temperature = 0.1` on one row of three.
+#
+# </details>
+
+# %% [markdown]
+# ## Task 7: the entropy of the weights (1 point)
+#
+# How widely does a query spread its attention? The entropy of its weights says it in one number, here in nats
+# (natural logarithm):
+#
+# $$ H_q = -\sum_k W_{qk} \log W_{qk} $$
+#
+# It is 0 when one key has the whole weight, and $\log n$ when $n$ keys share it equally. A weight of exactly 0 adds
+# nothing, since $w \log w$ goes to 0 with $w$. The entropy of a query without keys, whose weights are all 0, is 0.
+
+
+# %% nbgrader={"grade": false, "grade_id": "entropy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def entropy(weights):
+    """Measure how widely each query spreads its attention.
+
+    Args:
+        weights: tensor of shape (..., queries, keys), 0 or more; the weights of a query sum to 1 or are all 0.
+
+    Returns:
+        Entropies of shape (..., queries), in nats.
+    """
+    ### BEGIN SOLUTION
+    return -torch.xlogy(weights, weights).sum(dim=-1)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_entropy", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+check_entropy(entropy)
+### BEGIN HIDDEN TESTS
+check_entropy(entropy, seed=1)
+check_entropy(entropy, seed=2, dtype=torch.float64)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details>
+# <summary>Hint</summary>
+#
+# What does PyTorch give for `0.0 * torch.log(torch.tensor(0.0))`? Decide what the logarithm should see there.
+#
+# </details>
+
+# %% [markdown]
+# ## Task 8: linear attention (4 points)
 #
 # With $n$ queries and $m$ keys, the weights are an $n \times m$ matrix. For long texts that is too much. Linear
 # attention (Katharopoulos et al. 2020) replaces the exponential by a product of features, with
@@ -312,7 +456,75 @@ check_linear_attention(linear_attention, seed=2, dtype=torch.float64)
 # </details>
 
 # %% [markdown]
-# ## Task 6: what a weight does not say (3 points)
+# ## Task 9: weights that are exactly 0 (4 points)
+#
+# A softmax never gives a weight of 0: every allowed key gets a little. *Sparsemax* (Martins and Astudillo 2016)
+# gives the distribution that lies closest to the scores, and that has zeros in most cases:
+#
+# $$ W_{qk} = \max(S_{qk} - \tau_q, \, 0), \qquad \text{with } \tau_q \text{ such that } \sum_k W_{qk} = 1 $$
+#
+# Each query has its own threshold $\tau_q$. The mask is used as in Task 2: forbidden keys get the weight 0 and have
+# no influence on $\tau_q$, and a query without keys gets zeros only. Gradients must pass. This function is not in
+# the course's library, but it fits into it: `attncourse.qkv.attend(query, key, value, normalise=sparsemax)`.
+#
+# A row to try by hand: the scores 1.0, 0.8 and −0.5 have $\tau = 0.4$, and so the weights 0.6, 0.4 and 0.
+
+
+# %% nbgrader={"grade": false, "grade_id": "sparsemax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def sparsemax(scores, mask=None):
+    """Turn scores into weights, many of which are exactly 0.
+
+    Args:
+        scores: tensor of shape (..., queries, keys).
+        mask: None, or a boolean tensor of shape (queries, keys), True where a query may attend to a key.
+
+    Returns:
+        Weights of the shape of the scores. The weights of a query sum to 1, or are all 0 if its mask is all False.
+    """
+    ### BEGIN SOLUTION
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    rank = torch.arange(1, scores.shape[-1] + 1)
+    # A score this far below all others never gets a weight.
+    low = scores.masked_fill(~mask, scores.min().item() - 2)
+    total = low.sort(dim=-1, descending=True).values.cumsum(dim=-1)
+    threshold = ((total - 1) / rank).amax(dim=-1, keepdim=True)
+    return (low - threshold).clamp(min=0) * mask
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "test_sparsemax", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+check_sparsemax(sparsemax)
+### BEGIN HIDDEN TESTS
+check_sparsemax(sparsemax, seed=1)
+check_sparsemax(sparsemax, seed=2, dtype=torch.float64)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# <details>
+# <summary>Hint 1</summary>
+#
+# Suppose you knew which keys get a weight above 0, for example the best three. What would $\tau$ have to be, so
+# that their weights sum to 1?
+#
+# </details>
+# <details>
+# <summary>Hint 2</summary>
+#
+# The keys with a weight are always the best ones: the best one, or the best two, and so on. Sort the scores. Then
+# there are only as many candidates for $\tau$ as there are keys. How do you tell which candidate is the right one?
+#
+# </details>
+# <details>
+# <summary>Hint 3</summary>
+#
+# Compute the candidates for 1.0, 0.8, −0.5 by hand: one key, two keys, three keys. Which of the three makes all
+# weights of its keys positive and leaves none out? Do you see what is special about it among the candidates?
+#
+# </details>
+
+# %% [markdown]
+# ## Task 10: what a weight does not say (3 points)
 #
 # The lecture notes say: *a larger weight means that this information is more important.* Give an example with
 # numbers, of two keys and their values, in which the key with the larger weight adds nothing to the context. Then
@@ -335,7 +547,11 @@ points_so_far(
     masked_softmax=4,
     weighted_sum=2,
     attend=3,
+    cosine_scores=1,
+    softmax_with_temperature=1,
+    entropy=1,
     linear_attention=4,
+    sparsemax=4,
 )
 
 # %% [markdown]

@@ -19,13 +19,17 @@ POINTS = {  # as the headings of solutions/qkv.py promise
     "test_masked_softmax": "4",
     "test_weighted_sum": "2",
     "test_attend": "3",
+    "test_cosine_scores": "1",
+    "test_softmax_with_temperature": "1",
+    "test_entropy": "1",
     "test_linear_attention": "4",
+    "test_sparsemax": "4",
 }
 WRITTEN = "what_a_weight_says"
 # student: (questions that are lost, points of the written answer, misconceptions that are named)
 GRADED = {
     "right": ((), "", []),
-    "partly-right": (("test_attend", "test_linear_attention"), "0", []),
+    "partly-right": (tuple(POINTS)[3:], "0", []),
     "no-scale": (("test_scaled_dot_scores", "test_attend"), "", ["no-scale"]),
     "softmax-over-queries": (("test_masked_softmax", "test_attend"), "", ["softmax-over-queries"]),
     "blank": (tuple(POINTS), "0", []),
@@ -68,7 +72,7 @@ def test_points_of_a_submission(student, graded):
     want = {name: "0" if name in lost else points for name, points in POINTS.items()} | {WRITTEN: written}
     row = graded[1][student]
     assert {name: row[name] for name in want} == want
-    assert (row["status"], row["max"]) == ("graded", "18")
+    assert (row["status"], row["max"]) == ("graded", "25")
     assert row["score"] == str(sum(int(points or 0) for points in want.values()))
     assert (f"waits for a mark by a person: {WRITTEN}" in row["reason"]) == (written == "")
 

@@ -148,7 +148,7 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
         if value.shape != expected.shape:
             wanted = _shape(expected, axes)
             return f"{name} has the wrong shape.\n  expected {wanted}\n  got      {tuple(value.shape)}"
-        if text := _dtype_difference(name, value.dtype, expected.dtype, case):
+        if axes not in (NUMBER, TRUTH) and (text := _dtype_difference(name, value, expected, case)):
             return text
     if case.shape_only:
         return None
@@ -168,14 +168,15 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
     return None
 
 
-def _dtype_difference(name: str, got: torch.dtype, expected: torch.dtype, case: Case) -> str | None:
+def _dtype_difference(name: str, got: Tensor, expected: Tensor, case: Case) -> str | None:
     """Describes a wrong dtype. The oracle works in float64; integers may have any width."""
-    wanted = case.dtype if expected.is_floating_point else expected
+    floating = expected.is_floating_point()
+    wanted = case.dtype if floating else expected.dtype
     whole = {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8}
-    if got == wanted or {got, wanted} <= whole:
+    if got.dtype == wanted or {got.dtype, wanted} <= whole:
         return None
-    why = ", as the inputs" if expected.is_floating_point and case.tensors else ""
-    return f"{name} has the wrong dtype.\n  expected {wanted}{why}\n  got      {got}"
+    why = ", as the inputs" if floating and case.tensors else ""
+    return f"{name} has the wrong dtype.\n  expected {wanted}{why}\n  got      {got.dtype}"
 
 
 def _value_difference(

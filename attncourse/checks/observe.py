@@ -56,7 +56,10 @@ class Case:
     @property
     def dtype(self) -> torch.dtype:
         """The dtype that outputs should have: that of the first input with a floating-point dtype."""
-        return next((x.dtype for x in self.tensors.values() if x.is_floating_point()), torch.float32)
+        modules = (x for x in self.inputs.values() if isinstance(x, nn.Module))
+        parameters = (parameter for module in modules for parameter in module.parameters())
+        floats = (x.dtype for x in (*self.tensors.values(), *parameters) if x.is_floating_point())
+        return next(floats, torch.float32)
 
     def in_float64(self) -> "Case":
         """Gives the same trial with inputs for an oracle."""
@@ -114,7 +117,7 @@ def observe(
         warnings.simplefilter("always")
         try:
             with torch.enable_grad(), watch, budget:
-                result = case.call(fn, *given) if case.call else fn(*given)
+                result = watch.apart(case.call)(watch.again(fn), *given) if case.call else fn(*given)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             outcome.problem, outcome.where = _failure(error, case)
             outcome.error = type(error).__name__
@@ -198,24 +201,36 @@ class _Watch(TorchFunctionMode):
 
     PyTorch's functions pass the function mode under their own name, whatever alias was used. Functions of the
     library are recognised by the module that their code belongs to. A budget also limits every result.
-    What a function that was lent to the learner does, is not the learner's doing.
+    What is done by a function that the learner was given is not the learner's doing.
     """
 
     def __init__(self, shortcuts: frozenset[str], builds_on: frozenset[str], budget: int | None) -> None:
         super().__init__()
         self.shortcuts, self.budget, self.found = shortcuts, budget, None
         self.allowed = {f"attncourse.{name}" for name in builds_on | {"validation"}} if builds_on else set()
-        self.away = False  # in a lent function
+        self.away = False  # inside a function that is not the learner's
 
     def lend(self, value: object) -> object:
         """Gives the learner an input: a function that is not watched, or a copy of anything else."""
-        if not callable(value) or isinstance(value, nn.Module):
-            return copy.deepcopy(value)
+        return (
+            self.apart(value)
+            if callable(value) and not isinstance(value, nn.Module)
+            else copy.deepcopy(value)
+        )
 
+    def apart(self, function: Callable) -> Callable:
+        """Wraps a function, which then is not watched. Nothing tells it from any other wrapped one."""
+        return self._switching(function, away=True)
+
+    def again(self, function: Callable) -> Callable:
+        """Wraps a function that is watched, also where it is called from one that is not."""
+        return self._switching(function, away=False)
+
+    def _switching(self, function: Callable, *, away: bool) -> Callable:
         def lent(*args: object, **kwargs: object) -> object:
-            before, self.away = self.away, True
+            before, self.away = self.away, away
             try:
-                return value(*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
                 self.away = before
 

@@ -1,4 +1,4 @@
-"""Checks of the set `qkv`: the three stages of attention, all three together, and linear attention."""
+"""Checks of the set `qkv`: the stages of attention, other scores and weights, and linear attention."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -53,6 +53,41 @@ def _oracle_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
 
 
 @over_batches
+def _oracle_cosine(query: Tensor, key: Tensor) -> Tensor:
+    def cosine(q: Tensor, k: Tensor) -> Tensor:
+        lengths = (q * q).sum() * (k * k).sum()
+        return (q * k).sum() / lengths.sqrt() if lengths else 0 * (q * k).sum()
+
+    return torch.stack([torch.stack([cosine(q, k) for k in key]) for q in query])
+
+
+def _oracle_temperature(scores: Tensor, temperature: float) -> Tensor:
+    return _oracle_softmax(scores / temperature)
+
+
+@over_batches
+def _oracle_entropy(weights: Tensor) -> Tensor:
+    return torch.stack([0 * row.sum() - sum(w * w.log() for w in row if w > 0) for row in weights])
+
+
+@over_batches
+def _oracle_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    rows = []
+    for i, row in enumerate(scores):
+        allowed = [j for j in range(len(row)) if mask is None or mask[i, j]]
+        # The sum of max(score - tau, 0) falls as tau rises: halve the interval around the sum 1.
+        numbers = [row[j].item() for j in allowed]
+        low, high = min(numbers, default=0.0) - 1, max(numbers, default=0.0)
+        for _ in range(60):
+            tau = (low + high) / 2
+            low, high = (low, tau) if sum(max(number - tau, 0) for number in numbers) < 1 else (tau, high)
+        support = [j for j in allowed if row[j] > tau]
+        tau = (sum(row[j] for j in support) - 1) / len(support) if support else 0.0
+        rows.append([row[j] - tau if j in support else 0 * row[j] for j in range(len(row))])
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@over_batches
 def _oracle_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     def feature(x: Tensor) -> Tensor:
         return torch.where(x > 0, x + 1, torch.exp(x))  # elu(x) + 1, written out
@@ -100,6 +135,7 @@ def _softmax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
     yield Case("query without keys", scores() | empty)
     for stage, batch in BATCHES.items():
         yield Case(stage, scores(queries, *batch) | empty)
+    yield Case("batch without a mask", scores(queries, 2))
     yield Case("gradient", scores() | empty, gradient=True)
     # Here forbidden keys have the highest scores: a row's maximum or sum must not include them.
     large = scores(scale=1000.0, dtype=torch.float32)["scores"]
@@ -150,6 +186,7 @@ def _attend_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     yield Case("query without keys", inputs() | empty)
     for stage, batch in BATCHES.items():
         yield Case(stage, inputs(queries, keys, *batch) | empty)
+    yield Case("batch without a mask", inputs(queries, keys, 2))
     yield Case("gradient", inputs() | empty, gradient=True)
     # In float64, where rounding does not matter even for scores of many thousands.
     large = inputs(dtype=torch.float64) | masked
@@ -179,6 +216,99 @@ def _linear_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     shapes = {"query": (many, 2), "key": (many + 1, 2), "value": (many + 1, 3)}
     tokens = {name: normal(generator, dtype, *shape) for name, shape in shapes.items()}
     yield Case("cost", tokens, budget=many * many // 2)
+
+
+def _cosine_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys, width = sizes(generator, 3)
+
+    def case(stage: str, queries: int, keys: int, *batch: int, **options) -> Case:
+        query, key = (3 * normal(generator, dtype, *batch, n, width) for n in (queries, keys))
+        return Case(stage, {"query": query, "key": key}, **options)
+
+    yield case("shape", queries, keys, shape_only=True)
+    yield case("one query, one key", 1, 1)
+    yield case("one query", 1, keys)
+    yield case("everything", queries, keys)
+    for stage, batch in BATCHES.items():
+        yield case(stage, queries, keys, *batch)
+    yield case("gradient", queries, keys, gradient=True)
+    zero = case("vectors of length 0", queries, keys)
+    for value in zero.tensors.values():
+        value[1] = 0
+    yield zero
+    short = case("very short vectors", queries, keys)
+    for value in short.tensors.values():
+        value *= 1e-2
+    yield short
+
+
+def _temperature_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys = sizes(generator, 2)
+
+    def case(stage: str, temperature: float, *shape: int, dtype=dtype, scale=1.0, **options) -> Case:
+        scores = scale * normal(generator, dtype, *shape)
+        return Case(stage, {"scores": scores, "temperature": temperature}, **options)
+
+    yield case("shape", 1.0, queries, keys, shape_only=True)
+    yield case("temperature 1", 1.0, queries, keys)
+    yield case("a high temperature", 3.0, queries, keys)
+    yield case("a low temperature", 0.4, queries, keys)
+    for stage, batch in BATCHES.items():
+        yield case(stage, 1.7, *batch, queries, keys)
+    yield case("gradient", 0.6, queries, keys, gradient=True)
+    # Close to 0 the largest score takes all.
+    yield case("a temperature close to 0", 1e-3, queries, keys, dtype=torch.float64, scale=3.0)
+
+
+def _entropy_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys = sizes(generator, 2)
+
+    def case(stage: str, *shape: int, **options) -> Case:
+        return Case(
+            stage, {"weights": normal(generator, torch.float64, *shape).softmax(-1).to(dtype)}, **options
+        )
+
+    yield case("shape", queries, keys, shape_only=True)
+    yield case("one query", 1, keys)
+    yield case("many queries", queries, keys)
+    for stage, batch in BATCHES.items():
+        yield case(stage, *batch, queries, keys)
+    yield case("gradient", queries, keys, gradient=True)
+    hard = case("weights of 0", queries, keys)
+    weights = hard.inputs["weights"]
+    weights[0] = torch.eye(keys, dtype=dtype)[2]
+    weights[1, 1:] = weights[1, 1:] * (torch.arange(1, keys) % 2)
+    weights[1] /= weights[1].sum()
+    yield hard
+    yield Case("a query without keys", {"weights": weights * (torch.arange(queries) > 0).unsqueeze(-1)})
+    tiny = torch.full((2, keys), 1e-6, dtype=dtype)
+    tiny[:, 0] = 1 - (keys - 1) * 1e-6
+    yield Case("very small weights", {"weights": tiny}, tolerance=1e-6)
+
+
+def _sparsemax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
+    queries, keys = sizes(generator, 2)
+
+    def scores(queries: int = queries, *batch: int, scale: float = 0.7) -> dict:
+        return {"scores": scale * normal(generator, dtype, *batch, queries, keys)}
+
+    masked = {"mask": random_mask(generator, queries, keys)}
+    empty = {"mask": masked["mask"].clone()}
+    empty["mask"][torch.randint(queries, (2,), generator=generator)] = False
+    yield Case("shape", scores(), shape_only=True)
+    yield Case("close scores, no weight is 0", scores(1, scale=0.01))
+    yield Case("one query", scores(1))
+    yield Case("many queries", scores())
+    yield Case("all scores far above 0", {"scores": scores()["scores"] + 20})
+    yield Case("all scores far below 0", {"scores": scores()["scores"] - 20})
+    yield Case("mask", scores() | masked)
+    yield Case("mask, and all scores far below 0", {"scores": scores()["scores"] - 20} | masked)
+    yield Case("query without keys", scores() | empty)
+    for stage, batch in BATCHES.items():
+        yield Case(stage, scores(queries, *batch) | empty)
+    yield Case("batch without a mask", scores(queries, 2))
+    yield Case("gradient", scores() | empty, gradient=True)
+    yield Case("one large score", {"scores": scores(scale=50.0)["scores"]})
 
 
 # --- The known wrong versions, each named in the catalogue. ---
@@ -322,6 +452,54 @@ def _linear_quadratic(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True) @ value
 
 
+def _cosine_divided(divisor: Callable) -> Callable:
+    return lambda query, key: _dot(query, key) / divisor(query, key)
+
+
+def _lengths(query: Tensor, key: Tensor) -> Tensor:
+    return query.norm(dim=-1).unsqueeze(-1) * key.norm(dim=-1).unsqueeze(-2)
+
+
+def _unit(vectors: Tensor, axis: int = -1) -> Tensor:
+    return F.normalize(vectors, dim=axis)
+
+
+def _plogp(weights: Tensor) -> Tensor:
+    return torch.xlogy(weights, weights)
+
+
+def _sparsemax(scores: Tensor, mask: Tensor | None = None, change: Callable | None = None) -> Tensor:
+    """Does the right thing, unless `change` replaces the number of keys that get a weight."""
+    low = _masked_low(scores, mask)
+    ordered = low.sort(dim=-1, descending=True).values
+    count = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype)
+    total = ordered.cumsum(-1) - 1
+    size = (count * ordered > total).sum(-1, keepdim=True)
+    size = change(size, scores.shape[-1]) if change else size
+    weights = (low - total.gather(-1, size - 1) / size).clamp(min=0)
+    return weights if mask is None else weights * mask.any(-1, keepdim=True)
+
+
+def _masked_low(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores if mask is None else scores.masked_fill(~mask, -1e4)
+
+
+def _sparsemax_normalised(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    positive = scores.clamp(min=0) if mask is None else scores.clamp(min=0) * mask
+    return positive / positive.sum(-1, keepdim=True)
+
+
+def _sparsemax_unclipped(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    mask = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
+    count = mask.sum(-1, keepdim=True).clamp(min=1)
+    return (scores - ((scores * mask).sum(-1, keepdim=True) - 1) / count) * mask
+
+
+def _hardest(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    best = F.one_hot(_masked(scores, mask).argmax(-1), scores.shape[-1]).to(scores.dtype)
+    return best if mask is None else best * mask.any(-1, keepdim=True)
+
+
 # --- The tasks. ---
 
 SCALED_DOT_SCORES = Task(
@@ -408,8 +586,111 @@ LINEAR_ATTENTION = Task(
     shortcuts=FUSED_ATTENTION,
 )
 
+COSINE_SCORES = Task(
+    name="cosine_scores",
+    outputs={"scores": ("query", "key")},
+    oracle=_oracle_cosine,
+    cases=_cosine_cases,
+    wrong=(
+        ("cosine-not-divided", _dot),
+        ("no-cosine-but-scale", _scaled),
+        ("cosine-one-side", lambda query, key: _dot(_unit(query), key)),
+        ("cosine-one-side", lambda query, key: _dot(query, _unit(key))),
+        ("cosine-squared-lengths", _cosine_divided(lambda q, k: _lengths(q, k) ** 2)),
+        (
+            "cosine-added-lengths",
+            _cosine_divided(lambda q, k: q.norm(dim=-1)[..., None] + k.norm(dim=-1)[..., None, :]),
+        ),
+        ("cosine-over-tokens", lambda query, key: _dot(_unit(query, -2), _unit(key, -2))),
+        ("cosine-zero-nan", _cosine_divided(_lengths)),
+        ("cosine-scaled", lambda query, key: _scaled(_unit(query), _unit(key))),
+        ("cosine-large-epsilon", _cosine_divided(lambda q, k: _lengths(q, k) + 1e-6)),
+        ("cosine-large-epsilon", _cosine_divided(lambda q, k: _lengths(q, k) + 1e-5)),
+        ("transposed", lambda query, key: _dot(_unit(key), _unit(query))),
+        ("weights-for-scores", lambda query, key: _dot(_unit(query), _unit(key)).softmax(-1)),
+    ),
+    shortcuts=frozenset({"cosine_similarity"}),
+)
+
+SOFTMAX_WITH_TEMPERATURE = Task(
+    name="softmax_with_temperature",
+    outputs={"weights": ("query", "key")},
+    oracle=_oracle_temperature,
+    cases=_temperature_cases,
+    wrong=(
+        ("temperature-multiplied", lambda scores, temperature: (scores * temperature).softmax(-1)),
+        ("temperature-ignored", lambda scores, temperature: scores.softmax(-1)),
+        ("temperature-after-softmax", lambda scores, temperature: scores.softmax(-1) / temperature),
+        ("temperature-root", lambda scores, temperature: (scores / temperature**0.5).softmax(-1)),
+        ("softmax-over-queries", lambda scores, temperature: (scores / temperature).softmax(-2)),
+        ("axis-from-the-front", lambda scores, temperature: (scores / temperature).softmax(1)),
+        ("softmax-over-all", lambda s, temperature: (s / temperature).flatten(-2).softmax(-1).view_as(s)),
+        ("log-weights", lambda scores, temperature: (scores / temperature).log_softmax(-1)),
+        ("exp-overflow", lambda scores, temperature: _softmax_exp(scores / temperature)),
+        ("no-exponential", lambda scores, temperature: _softmax_without_exp(scores / temperature)),
+    ),
+)
+
+ENTROPY = Task(
+    name="entropy",
+    outputs={"entropy": ("query",)},
+    oracle=_oracle_entropy,
+    cases=_entropy_cases,
+    wrong=(
+        ("entropy-in-bits", lambda weights: -_plogp(weights).sum(-1) / math.log(2)),
+        ("entropy-sign", lambda weights: _plogp(weights).sum(-1)),
+        ("entropy-zero-nan", lambda weights: -(weights * weights.log()).sum(-1)),
+        ("entropy-without-weights", lambda weights: -weights.log().sum(-1)),
+        ("entropy-of-the-mean", lambda weights: -_plogp(weights).mean(-1)),
+        ("entropy-over-queries", lambda weights: -_plogp(weights).sum(-2)),
+        ("entropy-over-all", lambda weights: -_plogp(weights).sum()),
+        ("entropy-normalised", lambda weights: -_plogp(weights).sum(-1) / math.log(weights.shape[-1])),
+        ("entropy-large-epsilon", lambda weights: -(weights * (weights + 1e-3).log()).sum(-1)),
+        ("entropy-large-epsilon", lambda weights: -(weights * (weights + 1e-4).log()).sum(-1)),
+        ("entropy-large-epsilon", lambda weights: -(weights * (weights + 1e-5).log()).sum(-1)),
+        ("entropy-large-epsilon", lambda weights: -(weights * (weights + 1e-6).log()).sum(-1)),
+        ("entropy-after-softmax", lambda weights: -_plogp(weights.softmax(-1)).sum(-1)),
+    ),
+)
+
+SPARSEMAX = Task(
+    name="sparsemax",
+    outputs={"weights": ("query", "key")},
+    oracle=_oracle_sparsemax,
+    cases=_sparsemax_cases,
+    wrong=(
+        ("softmax-for-sparsemax", _softmax),
+        ("sparsemax-normalised", _sparsemax_normalised),
+        ("sparsemax-unclipped", _sparsemax_unclipped),
+        ("sparsemax-all-keys", lambda scores, mask=None: _sparsemax_unclipped(scores, mask).clamp(min=0)),
+        (
+            "sparsemax-one-key-short",
+            lambda s, mask=None: _sparsemax(s, mask, lambda k, n: (k - 1).clamp(min=1)),
+        ),
+        (
+            "sparsemax-one-key-more",
+            lambda s, mask=None: _sparsemax(s, mask, lambda k, n: (k + 1).clamp(max=n)),
+        ),
+        ("hard-weights", _hardest),
+        ("mask-ignored", lambda scores, mask=None: _sparsemax(scores)),
+        ("mask-inverted", lambda scores, mask=None: _sparsemax(scores, None if mask is None else ~mask)),
+        ("mask-as-zero-score", lambda s, mask=None: _sparsemax(s if mask is None else s * mask)),
+        ("mask-after-sparsemax", lambda s, mask=None: _sparsemax(s) * (1 if mask is None else mask)),
+        ("empty-row-uniform", lambda s, mask=None: _sparsemax(_masked_low(s, mask))),
+        (
+            "axis-from-the-front",
+            lambda s, mask=None: _sparsemax(_masked_low(s, mask).transpose(1, -1)).transpose(1, -1),
+        ),
+        ("softmax-over-queries", lambda s, mask=None: _sparsemax(_masked_low(s, mask).mT).mT),
+    ),
+)
+
 check_scaled_dot_scores = checking(SCALED_DOT_SCORES)
 check_masked_softmax = checking(MASKED_SOFTMAX)
 check_weighted_sum = checking(WEIGHTED_SUM)
 check_attend = checking(ATTEND)
 check_linear_attention = checking(LINEAR_ATTENTION)
+check_cosine_scores = checking(COSINE_SCORES)
+check_softmax_with_temperature = checking(SOFTMAX_WITH_TEMPERATURE)
+check_entropy = checking(ENTROPY)
+check_sparsemax = checking(SPARSEMAX)

@@ -618,3 +618,407 @@ def linear_attention(query, key, value):
 def linear_attention(query, key, value):
     weights = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
     return weights @ value
+
+
+@right
+def cosine_scores(query, key):
+    return F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT
+
+
+@right
+def cosine_scores(query, key):
+    lengths = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).unsqueeze(-2)
+    return query @ key.transpose(-1, -2) / lengths.clamp(min=1e-8)
+
+
+@right
+def cosine_scores(query, key):
+    q = query / (query.pow(2).sum(-1, keepdim=True) + 1e-24).sqrt()
+    k = key / (key.pow(2).sum(-1, keepdim=True) + 1e-24).sqrt()
+    return torch.einsum("...qd,...kd->...qk", q, k)
+
+
+@right
+def cosine_scores(query, key):
+    columns = []
+    for j in range(key.shape[-2]):
+        k = key[..., j : j + 1, :]
+        dot = (query * k).sum(dim=-1)
+        length = torch.linalg.vector_norm(query, dim=-1) * torch.linalg.vector_norm(k, dim=-1)
+        columns.append(dot / torch.where(length > 0, length, torch.ones_like(length)))
+    return torch.stack(columns, dim=-1)
+
+
+@wrong("cosine-not-divided")
+def cosine_scores(query, key):
+    return torch.matmul(query, key.transpose(-1, -2))
+
+
+@wrong("no-cosine-but-scale")
+def cosine_scores(query, key):
+    return torch.matmul(query, key.transpose(-1, -2)) / math.sqrt(query.size(-1))
+
+
+@wrong("cosine-one-side")
+def cosine_scores(query, key):
+    return query @ F.normalize(key, dim=-1).mT
+
+
+@wrong("cosine-squared-lengths")
+def cosine_scores(query, key):
+    q = query / query.pow(2).sum(dim=-1, keepdim=True)
+    k = key / key.pow(2).sum(dim=-1, keepdim=True)
+    return q @ k.mT
+
+
+@wrong("cosine-added-lengths")
+def cosine_scores(query, key):
+    lengths = query.norm(dim=-1).unsqueeze(-1) + key.norm(dim=-1).unsqueeze(-2)
+    return query @ key.mT / lengths
+
+
+@wrong("cosine-over-tokens")
+def cosine_scores(query, key):
+    return F.normalize(query, dim=-2) @ F.normalize(key, dim=-2).mT
+
+
+@wrong("cosine-zero-nan")
+def cosine_scores(query, key):
+    q = query / query.norm(dim=-1, keepdim=True)
+    k = key / key.norm(dim=-1, keepdim=True)
+    return q @ k.mT
+
+
+@wrong("cosine-scaled")
+def cosine_scores(query, key):
+    q, k = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+@wrong("cosine-large-epsilon")
+def cosine_scores(query, key):
+    lengths = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).unsqueeze(-2)
+    return query @ key.mT / (lengths + 1e-6)
+
+
+@wrong("transposed")
+def cosine_scores(query, key):
+    return F.normalize(key, dim=-1) @ F.normalize(query, dim=-1).mT
+
+
+@right
+def softmax_with_temperature(scores, temperature):
+    return torch.softmax(scores / temperature, dim=-1)
+
+
+@right
+def softmax_with_temperature(scores, temperature):
+    scaled = scores * (1 / temperature)
+    powers = torch.exp(scaled - scaled.amax(dim=-1, keepdim=True))
+    return powers / powers.sum(dim=-1, keepdim=True)
+
+
+@right
+def softmax_with_temperature(scores, temperature):
+    return torch.exp(F.log_softmax(scores.div(temperature), dim=-1))
+
+
+@right
+def softmax_with_temperature(scores, temperature):
+    weights = torch.empty_like(scores)
+    for i in range(scores.shape[-2]):
+        weights[..., i, :] = (scores[..., i, :] / temperature).softmax(-1)
+    return weights
+
+
+@right
+def softmax_with_temperature(scores, temperature):
+    scores = (scores - scores.max(dim=-1, keepdim=True).values) / temperature
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+
+
+@wrong("temperature-multiplied")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(temperature * scores, dim=-1)
+
+
+@wrong("temperature-ignored")
+def softmax_with_temperature(scores, temperature):
+    scores / temperature
+    return scores.softmax(dim=-1)
+
+
+@wrong("temperature-after-softmax")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(scores, dim=-1) / temperature
+
+
+@wrong("temperature-root")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(scores / math.sqrt(temperature), dim=-1)
+
+
+@wrong("temperature-ignored")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(scores - temperature, dim=-1)
+
+
+@wrong("softmax-over-queries")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(scores / temperature, dim=-2)
+
+
+@wrong("axis-from-the-front")
+def softmax_with_temperature(scores, temperature):
+    return F.softmax(scores / temperature, dim=1)
+
+
+@wrong("exp-overflow")
+def softmax_with_temperature(scores, temperature):
+    powers = torch.exp(scores / temperature)
+    return powers / powers.sum(dim=-1, keepdim=True)
+
+
+@right
+def entropy(weights):
+    return torch.special.entr(weights).sum(dim=-1)
+
+
+@right
+def entropy(weights):
+    return -torch.xlogy(weights, weights).sum(-1)
+
+
+@right
+def entropy(weights):
+    logs = torch.where(weights > 0, weights, torch.ones_like(weights)).log()
+    return -torch.einsum("...k,...k->...", weights, logs)
+
+
+@right
+def entropy(weights):
+    return -(weights * torch.log(weights.clamp(min=1e-30))).sum(dim=-1)
+
+
+@right
+def entropy(weights):
+    total = torch.zeros_like(weights[..., 0])
+    for j in range(weights.shape[-1]):
+        w = weights[..., j]
+        total = total - torch.nan_to_num(w * torch.log(w))
+    return total
+
+
+@right
+def entropy(weights):
+    return -(weights * (weights + 1e-9).log()).sum(dim=-1)
+
+
+@wrong("entropy-in-bits")
+def entropy(weights):
+    return -(weights * torch.log2(weights.clamp(min=1e-30))).sum(dim=-1)
+
+
+@wrong("entropy-sign")
+def entropy(weights):
+    return torch.xlogy(weights, weights).sum(-1)
+
+
+@wrong("entropy-zero-nan")
+def entropy(weights):
+    return -(weights * torch.log(weights)).sum(dim=-1)
+
+
+@wrong("entropy-without-weights")
+def entropy(weights):
+    return -torch.log(weights).sum(dim=-1)
+
+
+@wrong("entropy-of-the-mean")
+def entropy(weights):
+    return torch.special.entr(weights).mean(dim=-1)
+
+
+@wrong("entropy-over-queries")
+def entropy(weights):
+    return torch.special.entr(weights).sum(dim=-2)
+
+
+@wrong("entropy-over-all")
+def entropy(weights):
+    return torch.special.entr(weights).sum()
+
+
+@wrong("entropy-normalised")
+def entropy(weights):
+    return torch.special.entr(weights).sum(dim=-1) / math.log(weights.size(-1))
+
+
+@wrong("entropy-large-epsilon")
+def entropy(weights):
+    return -(weights * torch.log(weights + 1e-5)).sum(dim=-1)
+
+
+@wrong("entropy-after-softmax")
+def entropy(weights):
+    p = F.softmax(weights, dim=-1)
+    return -(p * p.log()).sum(dim=-1)
+
+
+@right
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    ordered, _ = torch.sort(low, dim=-1, descending=True)
+    k = torch.arange(1, scores.shape[-1] + 1)
+    total = ordered.cumsum(dim=-1)
+    size = (1 + k * ordered > total).sum(dim=-1, keepdim=True)
+    threshold = (total.gather(-1, size - 1) - 1) / size
+    weights = torch.clamp(low - threshold, min=0)
+    return weights if mask is None else weights * mask
+
+
+@right
+def sparsemax(scores, mask=None):
+    rows = scores.reshape(-1, scores.shape[-1])
+    if mask is None:
+        masks = torch.ones_like(rows, dtype=torch.bool)
+    else:
+        masks = mask.expand(scores.shape).reshape(rows.shape)
+    result = []
+    for row, allowed in zip(rows, masks, strict=True):
+        support = allowed.clone()
+        while support.any():  # drop the keys below the threshold until none is left below it
+            threshold = (row[support].sum() - 1) / support.sum()
+            smaller = support & (row > threshold)
+            if smaller.equal(support):
+                break
+            support = smaller
+        result.append((row - threshold) * support if support.any() else row * 0)
+    return torch.stack(result).reshape(scores.shape)
+
+
+@right
+def sparsemax(scores, mask=None):
+    if mask is None:
+        mask = scores.new_ones(scores.shape[-2:], dtype=torch.bool)
+    best = scores.masked_fill(~mask, float("-inf")).amax(-1, keepdim=True)
+    best = best.masked_fill(best.isinf(), 0.0)
+    shifted = (scores - best).masked_fill(~mask, -2.0)  # no key that far below the best has a weight
+    ordered = shifted.sort(-1, descending=True).values
+    thresholds = (ordered.cumsum(-1) - 1) / torch.arange(1, scores.shape[-1] + 1).to(scores.dtype)
+    threshold = thresholds.amax(-1, keepdim=True)
+    return torch.relu(shifted - threshold) * mask
+
+
+@right
+def sparsemax(scores, mask=None):
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    allowed = mask.expand(scores.shape)
+    fixed = scores.detach()
+    low = fixed.masked_fill(~allowed, float("inf")).amin(-1, keepdim=True) - 1
+    high = fixed.masked_fill(~allowed, float("-inf")).amax(-1, keepdim=True)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = ((fixed - middle).clamp(min=0) * allowed).sum(-1, keepdim=True) >= 1
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    support = (fixed > low) & allowed
+    threshold = ((scores * support).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True).clamp(min=1)
+    return ((scores - threshold) * support).clamp(min=0)
+
+
+@wrong("softmax-for-sparsemax")
+def sparsemax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-1)
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+@wrong("sparsemax-normalised")
+def sparsemax(scores, mask=None):
+    weights = torch.relu(scores)
+    if mask is not None:
+        weights = weights * mask
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+@wrong("sparsemax-unclipped")
+def sparsemax(scores, mask=None):
+    if mask is None:
+        mask = torch.ones_like(scores)
+    mask = mask.to(scores.dtype)
+    count = mask.sum(dim=-1, keepdim=True).clamp(min=1)
+    threshold = ((scores * mask).sum(dim=-1, keepdim=True) - 1) / count
+    return (scores - threshold) * mask
+
+
+@wrong("sparsemax-all-keys")
+def sparsemax(scores, mask=None):
+    if mask is None:
+        mask = torch.ones_like(scores)
+    mask = mask.to(scores.dtype)
+    count = mask.sum(dim=-1, keepdim=True).clamp(min=1)
+    threshold = ((scores * mask).sum(dim=-1, keepdim=True) - 1) / count
+    return torch.relu(scores - threshold) * mask
+
+
+@wrong("sparsemax-one-key-short")
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    ordered, _ = torch.sort(low, dim=-1, descending=True)
+    k = torch.arange(1, scores.shape[-1] + 1)
+    total = ordered.cumsum(dim=-1)
+    size = (1 + k * ordered > total).sum(dim=-1, keepdim=True)
+    size = (size - 1).clamp(min=1)
+    weights = torch.clamp(low - (total.gather(-1, size - 1) - 1) / size, min=0)
+    return weights if mask is None else weights * mask
+
+
+@wrong("mask-ignored")
+def sparsemax(scores, mask=None):
+    ordered, _ = torch.sort(scores, dim=-1, descending=True)
+    thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    return torch.relu(scores - thresholds.amax(dim=-1, keepdim=True))
+
+
+@wrong("mask-as-zero-score")
+def sparsemax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    ordered, _ = torch.sort(scores, dim=-1, descending=True)
+    thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    return torch.relu(scores - thresholds.amax(dim=-1, keepdim=True))
+
+
+@wrong("mask-after-sparsemax")
+def sparsemax(scores, mask=None):
+    ordered, _ = torch.sort(scores, dim=-1, descending=True)
+    thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    weights = torch.relu(scores - thresholds.amax(dim=-1, keepdim=True))
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+@wrong("hard-weights")
+def sparsemax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.zeros_like(scores).scatter(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
+    return weights if mask is None else weights * mask
+
+
+@wrong("softmax-over-queries")
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    ordered, _ = torch.sort(low, dim=-2, descending=True)
+    count = torch.arange(1, scores.shape[-2] + 1).unsqueeze(-1)
+    thresholds = (ordered.cumsum(dim=-2) - 1) / count
+    return torch.relu(low - thresholds.amax(dim=-2, keepdim=True))
+
+
+@wrong("empty-row-uniform")
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    ordered, _ = torch.sort(low, dim=-1, descending=True)
+    thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    return torch.relu(low - thresholds.amax(dim=-1, keepdim=True))

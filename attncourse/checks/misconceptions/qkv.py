@@ -152,6 +152,162 @@ MISCONCEPTIONS = {
         "the order in the docstring: context first",
         "qkv-attend",
     ),
+    # Cosine, temperature, entropy, sparsemax.
+    "cosine-not-divided": Misconception(
+        "These are plain dot products: they are not divided by the lengths of the vectors.",
+        "what happens to your scores when a key becomes twice as long",
+        "qkv-other-scores",
+    ),
+    "no-cosine-but-scale": Misconception(
+        "These are scaled dot products: the divisor is √d_k, not the lengths of the two vectors.",
+        "what happens to your scores when a key becomes twice as long",
+        "qkv-other-scores",
+    ),
+    "cosine-one-side": Misconception(
+        "Only one of query and key is brought to length 1.",
+        "what happens to your scores when a key, or a query, becomes twice as long",
+        "qkv-other-scores",
+    ),
+    "cosine-squared-lengths": Misconception(
+        "The dot products are divided by the squares of the lengths.",
+        "the root in the length of a vector, and the cosine of a vector with itself",
+        "qkv-other-scores",
+    ),
+    "cosine-added-lengths": Misconception(
+        "The dot products are divided by the sum of the two lengths, not by their product.",
+        "the cosine of a vector of length 3 with itself",
+        "qkv-other-scores",
+    ),
+    "cosine-over-tokens": Misconception(
+        "The lengths are taken along the tokens, not along the width of each vector.",
+        "which axis holds the entries of one vector",
+        "qkv-other-scores",
+    ),
+    "cosine-zero-nan": Misconception(
+        "A vector of length 0 gives nan: its score is 0 / 0.",
+        "what the task says about vectors of length 0",
+        "qkv-other-scores",
+    ),
+    "cosine-scaled": Misconception(
+        "The cosines are divided by √d_k as well.",
+        "the largest value that a cosine takes, and what is left to scale",
+        "qkv-other-scores",
+    ),
+    "cosine-large-epsilon": Misconception(
+        "The number that is added to the divisor is so large that it changes the cosines of short vectors.",
+        "vectors of length 0.1, and which divisors really need protection",
+        "qkv-other-scores",
+    ),
+    "temperature-multiplied": Misconception(
+        "The scores are multiplied by the temperature, not divided.",
+        "whether your weights get flatter or sharper as the temperature rises",
+        "qkv-softmax",
+    ),
+    "temperature-ignored": Misconception(
+        "The temperature has no effect on the weights.",
+        "your weights for two temperatures, and which operations leave a softmax as it is",
+        "qkv-softmax",
+    ),
+    "temperature-after-softmax": Misconception(
+        "The weights are divided by the temperature after the softmax, so that the rows no longer sum to 1.",
+        "the row sums for a temperature of 2",
+        "qkv-softmax",
+    ),
+    "temperature-root": Misconception(
+        "The scores are divided by the root of the temperature.",
+        "the formula of the task; the root belongs to the width d_k",
+        "qkv-softmax",
+    ),
+    "entropy-in-bits": Misconception(
+        "The logarithm has the base 2: this is the entropy in bits.",
+        "the unit that the task names",
+        "qkv-softmax",
+    ),
+    "entropy-sign": Misconception(
+        "The sign is wrong: an entropy is never below 0.",
+        "the sign of the logarithm of a weight",
+        "qkv-softmax",
+    ),
+    "entropy-zero-nan": Misconception(
+        "A weight of 0 gives nan: 0 · log 0 is 0 · (−inf).",
+        "the limit of w · log w as w goes to 0",
+        "qkv-softmax",
+    ),
+    "entropy-without-weights": Misconception(
+        "The logarithms are added up as they are, without the weights.",
+        "how often each logarithm counts",
+        "qkv-softmax",
+    ),
+    "entropy-of-the-mean": Misconception(
+        "The terms are averaged over the keys, not added up.",
+        "the entropy of n equal weights, which should be log n",
+        "qkv-softmax",
+    ),
+    "entropy-over-queries": Misconception(
+        "The sum runs over the queries, not over the keys.",
+        "which axis holds one distribution",
+        "qkv-softmax",
+    ),
+    "entropy-over-all": Misconception(
+        "Everything is added up to one number.",
+        "the shape that the task asks for: one entropy a query",
+        "qkv-softmax",
+    ),
+    "entropy-normalised": Misconception(
+        "The entropy is divided by log n, its largest value.",
+        "the unit that the task names",
+        "qkv-softmax",
+    ),
+    "entropy-large-epsilon": Misconception(
+        "The number that is added inside the logarithm is so large that it changes the result.",
+        "weights of 0.000001, and which weights really need protection",
+        "qkv-softmax",
+    ),
+    "entropy-after-softmax": Misconception(
+        "A softmax is applied to the weights, which are a distribution already.",
+        "what the docstring says about the input",
+        "qkv-softmax",
+    ),
+    "softmax-for-sparsemax": Misconception(
+        "This is the softmax: no weight is ever exactly 0.",
+        "what takes the place of the exponential function",
+        "qkv-softmax",
+    ),
+    "sparsemax-normalised": Misconception(
+        "Negative scores become 0 and the rest is divided by its sum: the threshold is always 0.",
+        "what happens to your weights when you add the same number to all scores of a row",
+        "qkv-softmax",
+    ),
+    "sparsemax-unclipped": Misconception(
+        "The threshold makes the rows sum to 1, but some weights are negative.",
+        "the smallest of your weights",
+        "qkv-softmax",
+    ),
+    "sparsemax-all-keys": Misconception(
+        "The threshold is computed from all keys, also those whose weight is 0: rows sum to more than 1.",
+        "the row sums, and which keys the threshold should depend on",
+        "qkv-softmax",
+    ),
+    "sparsemax-one-key-short": Misconception(
+        "The threshold leaves out the last key that should have a weight.",
+        "the row sums, and the condition for the last key of the support",
+        "qkv-softmax",
+    ),
+    "sparsemax-one-key-more": Misconception(
+        "The threshold counts one key too many.",
+        "the row sums, and the condition for the last key of the support",
+        "qkv-softmax",
+    ),
+    "hard-weights": Misconception(
+        "The whole weight goes to the key with the largest score.",
+        "two keys with nearly the same score: how should they share?",
+        "qkv-softmax",
+    ),
+    "mask-after-sparsemax": Misconception(
+        "The mask is applied after the threshold is found, so that the rows no longer sum to 1.",
+        "which keys the threshold should depend on",
+        "qkv-mask",
+    ),
     # Linear attention.
     "no-normaliser": Misconception(
         "The sum is right, but it is not divided by the sum of the weights.",

@@ -1,0 +1,188 @@
+"""The judge on small tasks of its own: kinds of inputs and outputs that the set `qkv` does not have."""
+
+import pytest
+import torch
+from torch import nn
+
+import attncourse.masks as library
+from attncourse.checks.judge import CheckFailed, Task, checking
+from attncourse.checks.materials import accepts
+from attncourse.checks.observe import NUMBER, TRUTH, Case
+from attncourse.checks.summary import points_so_far
+
+
+def task(cases, oracle, outputs=None, **options):
+    outputs = outputs or {"result": ("token",)}
+    return Task(
+        name="double",
+        outputs=outputs,
+        oracle=oracle,
+        cases=lambda generator, dtype: cases,
+        wrong=(),
+        **options,
+    )
+
+
+def failure(a_task, function):
+    with pytest.raises(CheckFailed) as caught:
+        checking(a_task)(function)
+    return str(caught.value)
+
+
+COUNT = task([Case("a count", {"n": 3})], lambda n: 2 * n, {"count": NUMBER})
+
+
+@pytest.mark.parametrize("right", [lambda n: 6, lambda n: 6.0, lambda n: torch.tensor(6)])
+def test_a_number_may_be_of_any_kind(right):
+    checking(COUNT)(right)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (7, "count is wrong.\n  expected 6\n  got      7"),
+        (True, "count should be a number.\n  got True, of type bool"),
+        ("6", "count should be a number.\n  got a value of type str"),
+        (torch.tensor([6]), "count should be a number.\n  got one tensor of shape (1,)"),
+        (None, "count should be a number.\n  got None (is there a `return`?)"),
+    ],
+)
+def test_a_wrong_number_is_described(result, words):
+    assert words in failure(COUNT, lambda n: result)
+
+
+MASK = task([Case("a mask", {"length": 3})], lambda n: torch.ones(n, dtype=torch.bool))
+TOKENS = task([Case("tokens", {"tokens": torch.tensor([4, 5])})], lambda tokens: tokens + 1)
+
+
+def test_outputs_that_are_no_floating_point_numbers_are_compared_exactly():
+    checking(MASK)(lambda n: torch.full((n,), True))
+    assert "expected torch.bool\n  got      torch.float32" in failure(MASK, lambda n: torch.ones(n))
+    checking(TOKENS)(lambda tokens: (tokens + 1).to(torch.int32))
+    assert "expected 5\n  got      6" in failure(TOKENS, lambda tokens: tokens + 2)
+
+
+def good(x):
+    return 2 * x
+
+
+def bad(x):
+    return 3 * x
+
+
+TEST = task(
+    [
+        Case("a good layer", {"layer": good}, call=accepts),
+        Case("a bad layer", {"layer": bad}, call=accepts, note="This layer triples."),
+    ],
+    lambda layer: None,
+    {"verdict": TRUTH},
+)
+
+
+def careful(layer):
+    assert layer(2.0) == 4.0
+
+
+def test_a_test_that_a_learner_writes_is_judged_by_what_it_catches():
+    def oracle(layer):
+        assert layer(1.0) == 2.0
+
+    a_task = Task(**{**vars(TEST), "oracle": oracle})
+    checking(a_task)(careful)
+    text = failure(a_task, lambda layer: layer(2.0) == 4.0)
+    assert 'stage "a bad layer":\nverdict is wrong.\n  expected False\n  got      True' in text
+    assert text.count("This layer triples.") == 1
+
+
+def test_lent_functions_look_the_same_and_are_not_held_against_the_learner():
+    seen = []
+
+    def uses_the_library(x):
+        return library.causal_mask(3).float() @ torch.softmax(x, dim=0)
+
+    x = torch.randn(3)
+    cases = [Case("a lent function", {"x": x, "step": uses_the_library})]
+    a_task = task(cases, lambda x, step: step(x.float()).double(), shortcuts=frozenset({"softmax"}))
+    checking(a_task)(lambda x, step: (seen.append(step), step(x))[1])
+    assert seen[0].__name__ == "lent" and not hasattr(seen[0], "__wrapped__")
+    assert "PyTorch's softmax" in failure(a_task, lambda x, step: step(x) + 0 * x.softmax(0))
+    assert "causal_mask belongs to the course's library" in failure(
+        a_task, lambda x, step: step(x) + 0 * library.causal_mask(3).float()
+    )
+
+
+def test_modules_of_the_library_that_a_task_builds_on_may_be_used():
+    cases = [Case("a mask", {"length": 3})]
+    outputs = {"mask": ("query", "key")}
+    for builds_on in (frozenset(), frozenset({"masks"})):
+        a_task = task(cases, lambda n: torch.ones(n, n).tril().bool(), outputs, builds_on=builds_on)
+        if builds_on:
+            checking(a_task)(library.causal_mask)
+        else:
+            assert "belongs to the course's library" in failure(a_task, library.causal_mask)
+
+
+def test_an_input_that_is_a_module_or_a_list_reaches_the_learner_as_a_copy():
+    layer, weights = nn.Linear(3, 2), [torch.ones(2), torch.ones(2)]
+    before = layer.weight.detach().clone()
+
+    def destructive(layer, weights):
+        result = (layer.weight.sum(-1) + weights[0]).detach()
+        with torch.no_grad():
+            layer.weight.zero_()
+        weights.clear()
+        return result
+
+    cases = [Case("a module", {"layer": layer, "weights": weights})]
+    checking(task(cases, lambda layer, weights: layer.weight.double().sum(-1) + weights[0]))(destructive)
+    assert torch.equal(layer.weight, before) and len(weights) == 2
+
+
+def test_the_same_kind_of_error_is_the_same_mistake():
+    def odd(length):
+        if length % 2:
+            raise ValueError("only even lengths")
+        return torch.zeros(length)
+
+    cases = [Case("even", {"length": 4}), Case("odd", {"length": 3})]
+    a_task = task(cases, lambda n: torch.zeros(n))
+    a_task = Task(**{**vars(a_task), "wrong": (("mask-ignored", odd),)})
+
+    def also_odd(length):
+        return torch.zeros(length) if length % 2 == 0 else int("x")
+
+    def odd_by_another_error(length):
+        return torch.zeros(length) if length % 2 == 0 else [][0]
+
+    assert "[misconception: mask-ignored]" in failure(a_task, also_odd)
+    assert "misconception" not in failure(a_task, odd_by_another_error)
+
+
+def test_a_trial_may_have_its_own_tolerance():
+    for tolerance in (None, 0.1):
+        cases = [Case("about", {"x": torch.ones(2)}, tolerance=tolerance)]
+        a_task = task(cases, lambda x: 2 * x)
+        if tolerance:
+            checking(a_task)(lambda x: 2.05 * x)
+            failure(a_task, lambda x: 2.5 * x)
+        else:
+            failure(a_task, lambda x: 2.05 * x)
+
+
+def test_the_summary_counts_what_has_passed(capsys):
+    a_task = task([Case("tokens", {"x": torch.ones(2)})], lambda x: 2 * x)
+    points_so_far(never_run=3, double=2)
+    assert "never_run  0 of 3  its check has not run yet" in capsys.readouterr().out
+    for function, text, total in (
+        (good, "double     2 of 2  ✓", 2),
+        (bad, "double     0 of 2  not yet right", 0),
+    ):
+        try:
+            checking(a_task)(function)
+        except CheckFailed:
+            assert function is bad
+        points_so_far(never_run=3, double=2)
+        out = capsys.readouterr().out
+        assert text in out
+        assert f"\n{total} of 5 points" in out
