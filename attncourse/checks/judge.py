@@ -1,5 +1,6 @@
 """What all checks share: run a function on cases, compare with the truth, and say what is wrong and why."""
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ class CheckFailed(AssertionError):
         return [f"CheckFailed: {self}"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """What a function has to do, and what people do instead.
 
@@ -83,20 +84,20 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
     VERDICTS[task.name] = False
     if not callable(fn):
         raise CheckFailed(f"{task.name} should be a function, but is {describe(fn)}.")
-    tried: list[tuple[Case, Outcome]] = []
-    failed: list[tuple[Case, Outcome]] = []
+    tried: list[tuple[_Trial, Outcome]] = []
+    failed: list[tuple[_Trial, Outcome]] = []
     report = ""
-    for case in task.cases(torch.Generator().manual_seed(seed), dtype):
+    for trial in _trials(task, seed, dtype):
+        case = trial.case
         if case.budget and failed:
             continue  # the cost of a wrong answer is of no interest
-        outcome = _run(fn, case, task)
+        outcome = observe(fn, case, task.outputs, task.shortcuts, task.builds_on, watched=True)
         if outcome.shortcut and refuse_shortcuts:
             raise CheckFailed(f"{task.name}: {outcome.shortcut}. Write the function yourself, without it.")
-        wanted = Outcome() if case.budget else _run(task.oracle, case.in_float64(), task)
-        difference = _difference(task, case, outcome, wanted)
-        tried.append((case, outcome))
+        difference = _difference(task, case, outcome, trial.wanted)
+        tried.append((trial, outcome))
         if difference:
-            failed.append((case, outcome))
+            failed.append((trial, outcome))
             report = report or f'{task.name}, stage "{case.stage}":\n{difference}{outcome.where}'
             report += f"\n  {case.note}" if case.note and len(failed) == 1 else ""
         if outcome.stopped:
@@ -105,17 +106,42 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
     if failed:
         raise CheckFailed(report + _explain(task, tried, failed[:2]) + printed)
     VERDICTS[task.name] = True
-    stages = ", ".join(dict.fromkeys(case.stage for case, _ in tried))
+    stages = ", ".join(dict.fromkeys(trial.case.stage for trial, _ in tried))
     print(f"✓ {task.name}: passed ({stages}).{printed}")
 
 
-def _explain(task: Task, tried: list[tuple[Case, Outcome]], failed: list[tuple[Case, Outcome]]) -> str:
+class _Trial:
+    """A case, with the outcomes that the judge itself makes of it. Each is made once, when it is needed."""
+
+    def __init__(self, task: Task, case: Case) -> None:
+        self.task, self.case = task, case
+        self.of_mistakes: dict[int, Outcome] = {}
+
+    @functools.cached_property
+    def wanted(self) -> Outcome:
+        if self.case.budget:
+            return Outcome()
+        return observe(self.task.oracle, self.case.in_float64(), self.task.outputs)
+
+    def looks_like(self, outcome: Outcome, number: int) -> bool:
+        """Says whether an outcome is that of the wrong version with this number."""
+        if number not in self.of_mistakes:
+            self.of_mistakes[number] = observe(self.task.wrong[number][1], self.case, self.task.outputs)
+        return _same(self.task, self.case, outcome, self.of_mistakes[number])
+
+
+@functools.lru_cache(maxsize=32)
+def _trials(task: Task, seed: int, dtype: torch.dtype) -> list[_Trial]:
+    return [_Trial(task, case) for case in task.cases(torch.Generator().manual_seed(seed), dtype)]
+
+
+def _explain(task: Task, tried: list[tuple[_Trial, Outcome]], failed: list[tuple[_Trial, Outcome]]) -> str:
     """Names the mistake that leads to the same outcomes, in all cases or in the first that failed."""
     for lead, trials in (("", tried), ("At this stage it looks like this mistake: ", failed)):
         names = {
             name
-            for name, wrong in task.wrong
-            if all(_same(task, case, outcome, _run(wrong, case, task)) for case, outcome in trials)
+            for number, (name, _) in enumerate(task.wrong)
+            if all(trial.looks_like(outcome, number) for trial, outcome in trials)
         }
         if len(names) == 1:
             name = names.pop()
@@ -126,10 +152,6 @@ def _explain(task: Task, tried: list[tuple[Case, Outcome]], failed: list[tuple[C
                 text += f'\nRead: "{SECTIONS[entry.section]}" in the book ({place})'
             return text
     return ""
-
-
-def _run(fn: Callable, case: Case, task: Task) -> Outcome:
-    return observe(fn, case, task.outputs, task.shortcuts, task.builds_on)
 
 
 def _same(task: Task, case: Case, first: Outcome, second: Outcome) -> bool:

@@ -88,6 +88,8 @@ def observe(
     outputs: dict[str, tuple[str, ...] | str],
     shortcuts: frozenset[str] = frozenset(),
     builds_on: frozenset[str] = frozenset(),
+    *,
+    watched: bool = False,
 ) -> Outcome:
     """Calls a function on copies of a case's inputs and notes all that can be seen of it.
 
@@ -97,9 +99,10 @@ def observe(
         outputs: names and kinds of the outputs that it should return.
         shortcuts: names of functions of PyTorch that are noted when they are called.
         builds_on: modules of the library that it may use; others are noted.
+        watched: whether to note them at all, which takes time.
     """
     outcome = Outcome()
-    watch, output = _Watch(shortcuts, builds_on, case.budget), io.StringIO()
+    watch, output = _Watch(shortcuts, builds_on, case.budget, watched), io.StringIO()
     inputs = {name: value.clone() for name, value in case.tensors.items()}
     if case.gradient or case.budget:
         for value in inputs.values():
@@ -204,9 +207,11 @@ class _Watch(TorchFunctionMode):
     What is done by a function that the learner was given is not the learner's doing.
     """
 
-    def __init__(self, shortcuts: frozenset[str], builds_on: frozenset[str], budget: int | None) -> None:
+    def __init__(
+        self, shortcuts: frozenset[str], builds_on: frozenset[str], budget: int | None, watched: bool
+    ) -> None:
         super().__init__()
-        self.shortcuts, self.budget, self.found = shortcuts, budget, None
+        self.shortcuts, self.budget, self.watched, self.found = shortcuts, budget, watched, None
         self.allowed = {f"attncourse.{name}" for name in builds_on | {"validation"}} if builds_on else set()
         self.away = False  # inside a function that is not the learner's
 
@@ -238,7 +243,8 @@ class _Watch(TorchFunctionMode):
 
     def __enter__(self) -> "_Watch":
         self.profile = sys.getprofile()
-        sys.setprofile(self._on_call)
+        if self.watched:
+            sys.setprofile(self._on_call)
         return super().__enter__()
 
     def __exit__(self, *exception: object) -> None:
