@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
 import attncourse.masks as library
@@ -186,3 +187,21 @@ def test_the_summary_counts_what_has_passed(capsys):
         out = capsys.readouterr().out
         assert text in out
         assert f"\n{total} of 5 points" in out
+
+
+def test_a_function_that_is_older_than_a_syntax_error_is_not_judged(capsys):
+    shell = InteractiveShell.instance()
+    shell.user_ns["check"] = checking(task([Case("tokens", {"x": torch.ones(2)})], lambda x: 2 * x))
+    try:
+        for text, words in (
+            ("def double(x):\n    return x + x", "✓ double: passed"),
+            ("def double(x):\n    return x +", "Python could not read its cell when you last ran it"),
+            ("%time 3", "Python could not read its cell"),
+            ("def double(x):\n    return 2 * x", "✓ double: passed"),
+        ):
+            shell.run_cell(text, store_history=True)
+            capsys.readouterr()
+            shell.run_cell("check(double)", store_history=True)
+            assert words in capsys.readouterr().out
+    finally:
+        InteractiveShell.clear_instance()

@@ -1,6 +1,9 @@
 """What all checks share: run a function on cases, compare with the truth, and say what is wrong and why."""
 
+import ast
 import functools
+import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -84,6 +87,11 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
     VERDICTS[task.name] = False
     if not callable(fn):
         raise CheckFailed(f"{task.name} should be a function, but is {describe(fn)}.")
+    if _is_out_of_date(task.name):
+        raise CheckFailed(
+            f"{task.name}: Python could not read its cell when you last ran it, and kept the older function.\n"
+            "Mend what the error under that cell says, run the cell, and then run this check."
+        )
     tried: list[tuple[_Trial, Outcome]] = []
     failed: list[tuple[_Trial, Outcome]] = []
     report = ""
@@ -108,6 +116,19 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
     VERDICTS[task.name] = True
     stages = ", ".join(dict.fromkeys(trial.case.stage for trial, _ in tried))
     print(f"✓ {task.name}: passed ({stages}).{printed}")
+
+
+def _is_out_of_date(name: str) -> bool:
+    """Says whether the last cell that defines a function has a syntax error: an older version is left."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    for text in reversed(shell.user_ns.get("In", []) if shell else []):
+        if re.search(rf"^def {name}\(", text, re.MULTILINE):
+            try:
+                ast.parse(shell.transform_cell(text))
+            except SyntaxError:
+                return True
+            return False
+    return False
 
 
 class _Trial:
