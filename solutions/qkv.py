@@ -486,8 +486,8 @@ def sparsemax(scores, mask=None):
         mask = torch.ones_like(scores, dtype=torch.bool)
     rank = torch.arange(1, scores.shape[-1] + 1)
     # A score this far below all others never gets a weight.
-    low = scores.masked_fill(~mask, scores.min().item() - 2)
-    total = low.sort(dim=-1, descending=True).values.cumsum(dim=-1)
+    low = scores.masked_fill(~mask, scores.min() - 1)
+    total = low.sort(descending=True).values.cumsum(dim=-1)
     threshold = ((total - 1) / rank).amax(dim=-1, keepdim=True)
     return (low - threshold).clamp(min=0) * mask
     ### END SOLUTION

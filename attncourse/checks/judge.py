@@ -89,7 +89,7 @@ def judge(task: Task, fn: Callable, *, seed: int, dtype: torch.dtype, refuse_sho
         raise CheckFailed(f"{task.name} should be a function, but is {describe(fn)}.")
     if _is_out_of_date(task.name):
         raise CheckFailed(
-            f"{task.name}: Python could not read its cell when you last ran it, and kept the older function.\n"
+            f"{task.name}: Python could not read its cell when you last ran it, and kept the old function.\n"
             "Mend what the error under that cell says, run the cell, and then run this check."
         )
     tried: list[tuple[_Trial, Outcome]] = []
