@@ -20,14 +20,17 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("topic")
-def get(topic: str) -> None:
+@click.argument("topic", required=False)
+def get(topic: str | None) -> None:
     """Copy the exercise set TOPIC to the current folder.
 
-    Work that is there already is never overwritten.
+    Work that is there already is never overwritten. Without TOPIC, the names of the sets are printed.
     """
-    from attncourse.learner import get_set
+    from attncourse.learner import exercise_sets, get_set
 
+    if topic is None:
+        click.echo("\n".join(exercise_sets()))
+        return
     path = get_set(topic, Path())
     click.echo(f"{path} is ready. Open it with:  jupyter lab {path}")
 

@@ -152,12 +152,15 @@ def _grade_id(cell: NotebookNode) -> str | None:
 
 def _released_cells(notebook: NotebookNode, path: Path) -> dict[str, NotebookNode]:
     """Gives the cells of the exercise set that the notebook belongs to, by name, as they were released."""
-    names = {_grade_id(cell) for cell in notebook.cells}
-    for released in exercise_sets().values():
-        cells = {_grade_id(cell): cell for cell in nbformat.read(released, as_version=4).cells}
-        cells.pop(None, None)
-        if names & cells.keys():
-            return cells
+    names = {_grade_id(cell) for cell in notebook.cells} - {None}
+    sets = [
+        {_grade_id(cell): cell for cell in nbformat.read(released, as_version=4).cells if _grade_id(cell)}
+        for released in exercise_sets().values()
+    ]
+    # Some names, such as `imports`, are in every set.
+    nearest = max(sets, key=lambda cells: len(names & cells.keys()), default={})
+    if names & nearest.keys():
+        return nearest
     raise CannotRunError(
         f"no cell of {path} belongs to an exercise set of this course ({', '.join(exercise_sets())}). "
         "Did an editor drop the cells' metadata? Copy your answers into a fresh set: `attncourse get TOPIC`."

@@ -69,14 +69,16 @@ def test_get_names_the_sets_that_there_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, text = run("get", "nonsense")
     assert status == 2
-    assert "no exercise set 'nonsense'; there are: qkv" in text
+    names = list(learner.exercise_sets())
+    assert f"no exercise set 'nonsense'; there are: {', '.join(names)}" in text
     assert list(tmp_path.iterdir()) == []
+    assert run("get") == (0, "\n".join(names) + "\n")
 
 
 def test_the_release_gets_no_points_and_says_what_to_do():
     status, text = run("check", learner.exercise_sets()["qkv"])
     assert status == 1
-    assert "0 of 15 points; 3 more are given by a person" in text
+    assert "0 of 22 points; 3 more are given by a person" in text
     assert text.count("is not written yet. Replace `raise NotImplementedError()`") == len(TASKS)
     assert "not answered yet" in text
 
@@ -86,8 +88,8 @@ def test_a_solved_set_gets_all_points_and_the_file_is_not_touched(tmp_path):
     before = path.read_bytes()
     status, text = run("check", path)
     assert status == 0, text
-    assert "15 of 15 points" in text
-    assert "All public checks passed; 10 more run at grading." in text
+    assert "22 of 22 points" in text
+    assert "All public checks passed; 18 more run at grading." in text
     assert path.read_bytes() == before
 
 
@@ -109,7 +111,7 @@ def test_each_failure_is_explained_and_the_rest_goes_on(tmp_path):
     assert "[misconception: no-normaliser]" in text, "a changed test cell runs in its released form"
     assert "ok    scaled_dot_scores" in text, "a deleted test cell runs all the same"
     assert "answered; read by a person" in text
-    assert "6 of 15 points" in text
+    assert "13 of 22 points" in text
 
 
 def test_whatever_happened_to_the_cells_the_notebook_is_judged_as_at_grading(tmp_path):
@@ -128,9 +130,9 @@ def test_whatever_happened_to_the_cells_the_notebook_is_judged_as_at_grading(tmp
     status, text = run("check", write(tmp_path, change))
     assert status == 1
     assert "FAIL  attend" in text
-    assert "12 of 15 points" in text
+    assert "19 of 22 points" in text
     assert text.count("weighted_sum") == 1
-    assert "1 of 5 checks failed" in text
+    assert "1 of 9 checks failed" in text
 
 
 @pytest.mark.parametrize("end", ["import os; os._exit(3)", "quit()"])
