@@ -81,6 +81,7 @@ PAIRS = [
     ("cumsum", "cumprod"),
 ]
 MODULES = {"torch", "torch.nn.functional", "F", "math", "nn"}
+SYMMETRIC = {"transpose", "swapaxes", "maximum", "minimum"}  # the order of the first two arguments is free
 NAMES = dict(PAIRS) | {b: a for a, b in PAIRS}
 
 
@@ -99,11 +100,8 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
         yield node.left
     if isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
         yield _change(node, ops=[OPERATORS[type(node.ops[0])](), *node.ops[1:]])
-        yield (
-            ast.UnaryOp(ast.Not(), node)
-            if isinstance(node.ops[0], ast.Is | ast.In)
-            else _change(node, left=node.comparators[0], comparators=[node.left, *node.comparators[1:]])
-        )
+        if isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            yield _change(node, left=node.comparators[0], comparators=[node.left, *node.comparators[1:]])
     if isinstance(node, ast.UnaryOp):
         yield node.operand
     if isinstance(node, ast.Constant):
@@ -122,7 +120,7 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Call):
         for i in range(len(node.keywords)):
             yield _change(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
-        if len(node.args) >= 2:
+        if len(node.args) >= 2 and getattr(node.func, "attr", "") not in SYMMETRIC:
             yield _change(node, args=[node.args[1], node.args[0], *node.args[2:]])
         function = node.func
         if isinstance(function, ast.Attribute) and ast.unparse(function.value) not in MODULES:

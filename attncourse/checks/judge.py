@@ -203,11 +203,10 @@ def _difference(task: Task, case: Case, got: Outcome, want: Outcome) -> str | No
     if got.changed != want.changed:
         return f"the input {' and '.join(got.changed)} was changed by your function."
     for name, gradient in got.gradients.items():
-        if not gradient.any() and want.gradients[name].any():
-            return f"no gradient reaches {name}.\n  Was it cut off, by .detach(), .data or torch.no_grad()?"
         values = gradient, want.gradients[name]
         if text := _value_difference(f"the gradient of {name}", *values, (), case.tolerance):
-            return text
+            cut = f"no gradient reaches {name}.\n  Was it cut off, by .detach(), .data or torch.no_grad()?"
+            return text if gradient.any() else cut
     return None
 
 
