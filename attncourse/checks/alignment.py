@@ -181,7 +181,7 @@ def _context_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
     yield case("gradient", gradient=True)
 
 
-def _cell(generator: torch.Generator, d_inputs: int, d_state: int) -> Callable:
+def make_cell(generator: torch.Generator, d_inputs: int, d_state: int) -> Callable:
     """Makes a recurrent cell that says what it wants when it gets something else."""
     on_inputs = normal(generator, torch.float64, d_state, d_inputs) / d_inputs**0.5
     on_state = normal(generator, torch.float64, d_state, d_state) / d_state**0.5
@@ -219,7 +219,7 @@ def _step_cases(joined: bool) -> Callable:
 
     def cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
         length, d_state, d_inputs, d_source = sizes(generator, 4)
-        cell = _cell(generator, d_inputs + joined * d_source, d_state)
+        cell = make_cell(generator, d_inputs + joined * d_source, d_state)
         score = _score(generator, d_state, d_source)
         weight = normal(generator, dtype, 6, d_source + d_state) / (d_source + d_state) ** 0.5
         given = {"cell": cell, "score": score} | ({} if joined else {"weight": weight})

@@ -642,7 +642,7 @@ def multihead_attention(
     return joined @ output_weight.T, weights
 
 
-@wrong("projections-swapped")
+@wrong("qkv-weights-swapped")
 def multihead_attention(
     query, key, value, query_weight, key_weight, value_weight, output_weight, heads, mask=None
 ):

@@ -112,7 +112,7 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "the shape of the output weight in the docstring, and which of its axes is summed over",
         "multihead-attention",
     ),
-    "projections-swapped": Misconception(
+    "qkv-weights-swapped": Misconception(
         "Two of the three input weights are swapped.",
         "which weight stands beside query, key and value",
         "multihead-attention",
