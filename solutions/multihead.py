@@ -392,7 +392,7 @@ def weights_from_torch(layer):
     if layer.in_proj_weight is not None:
         weights = layer.in_proj_weight.chunk(3)
     output = layer.out_proj.weight
-    biases = [torch.zeros_like(output[0])] * 4
+    biases = [torch.zeros(layer.embed_dim, dtype=output.dtype)] * 4
     if layer.in_proj_bias is not None:
         biases = [*layer.in_proj_bias.chunk(3), layer.out_proj.bias]
     return *(weight.T for weight in weights), output.T, *biases

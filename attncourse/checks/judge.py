@@ -231,7 +231,7 @@ def _value_difference(
     close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if close.all():
         return None
-    if axes in (NUMBER, TRUTH):
+    if not got.ndim:
         shown = (bool(value) if axes == TRUTH else f"{value.item():.10g}" for value in (expected, got))
         return "{} is wrong.\n  expected {}\n  got      {}".format(name, *shown)
     index = (~close).nonzero()[0].tolist()

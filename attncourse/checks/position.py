@@ -812,7 +812,7 @@ PROJECT_CONCATENATED = Task(
             "tokens-scaled",
             _project(lambda x, p, w: x.shape[-1] ** 0.5 * x @ w.mT, lambda x, p, w: p @ w.mT),
         ),
-        ("weight-not-transposed", _project_wrong_axis),
+        ("weight-rows-cut", _project_wrong_axis),
     ),
 )
 

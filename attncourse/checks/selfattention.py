@@ -113,7 +113,7 @@ def _oracle_shared(vectors: Tensor) -> Tensor:
 def _causal_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
     queries, past = sizes(generator, 2)
     yield Case("one token", {"queries": 1, "past": 0})
-    yield Case("some tokens", {"queries": 3, "past": 0})
+    yield Case("some tokens", {"queries": 3})
     yield Case("many tokens", {"queries": queries, "past": 0})
     yield Case("some tokens after others", {"queries": queries, "past": past})
     yield Case("one token after others", {"queries": 1, "past": past})
@@ -286,7 +286,8 @@ def _layer_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Cas
     def call(test: Callable, layer: Callable, width: int) -> bool:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return accepts(test, layer, width)
+            # A test that draws its orders may miss a broken layer by chance, but not again and again.
+            return all(accepts(test, layer, width) for _ in range(4))
 
     def case(stage: str, name: str) -> Case:
         layer, _, note = layers[name]
@@ -340,6 +341,7 @@ def _pooling_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
     yield Case("no batch axis", inputs(batch=(), hidden=hidden, real_tokens=real[0]))
     two = torch.stack([real, real.flip(-1)])
     yield Case("two batch axes", inputs(batch=(2, 3), hidden=hidden, real_tokens=two))
+    yield Case("two batch axes without padding", inputs(batch=(2, 3)))
     yield Case("gradient", inputs(hidden=hidden, real_tokens=nothing), gradient=True)
 
 
@@ -746,7 +748,7 @@ ENCODER_BLOCK = Task(
 
 PERMUTATION_TEST = Task(
     name="permutation_test",
-    outputs={"whether your test lets the layer pass": TRUTH},
+    outputs={'"your test lets the layer pass"': TRUTH},
     oracle=_oracle_test,
     cases=_layer_cases,
     wrong=(

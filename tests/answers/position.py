@@ -451,7 +451,7 @@ def project_concatenated(inputs, table, weight):
     return inputs @ weight[:, :d_model].T + positions @ weight[:, d_model:].T
 
 
-@wrong("weight-not-transposed")
+@wrong("weight-rows-cut")
 def project_concatenated(inputs, table, weight):
     w_x, w_p = weight[: inputs.shape[-1]], weight[inputs.shape[-1] :]
     return inputs @ w_x + table[: inputs.shape[-2]] @ w_p

@@ -179,7 +179,7 @@ MISCONCEPTIONS = {
         "what is done with the tokens before the projection",
         "position-add",
     ),
-    "weight-not-transposed": Misconception(
+    "weight-rows-cut": Misconception(
         "The rows of the weight were cut, and not its columns.",
         "the shape of the weight: d_out comes first",
         "position-add",

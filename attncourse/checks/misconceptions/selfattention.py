@@ -76,7 +76,7 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "selfattention-causal",
     ),
     "padding-ignored": Misconception(
-        "Padding receives weight: real_tokens has no effect.",
+        "Padding receives weight: the mask of the padding has no effect.",
         "the weights in the columns of the padding",
         "selfattention-padding",
     ),
@@ -114,13 +114,14 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "selfattention-block",
     ),
     "residual-from-the-start": Misconception(
-        "The second residual connection starts at the input of the block and skips what attention added.",
-        "what stands at the left of the second + in the formula",
+        "A later residual connection starts at the input of the block once more, and skips what was added "
+        "since.",
+        "what stands at the left of each + in the formula",
         "selfattention-block",
     ),
     "residual-missing": Misconception(
         "A residual connection is missing: what a sublayer says takes the place of what it read.",
-        "the two + in the formula",
+        "each + in the formula",
         "selfattention-block",
     ),
     "sublayers-in-parallel": Misconception(
@@ -134,18 +135,18 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "selfattention-block",
     ),
     "norm-shared": Misconception(
-        "Both norms use the gain and the bias of the first one.",
-        "which gain and bias the second norm should use",
+        "One norm, with its gain and its bias, is used for all sublayers.",
+        "which norm each sublayer should use",
         "selfattention-block",
     ),
     "norms-swapped": Misconception(
-        "The gains and biases of the two norms are swapped.",
-        "which gain and bias belong to which sublayer",
+        "Two norms are swapped: each is used where the other one belongs.",
+        "which norm, with its gain and its bias, belongs to which sublayer",
         "selfattention-block",
     ),
     "norm-left-out": Misconception(
         "A sublayer reads vectors that are not normalised.",
-        "the two norms in the formula",
+        "the norms in the formula",
         "selfattention-block",
     ),
     "norm-not-centred": Misconception(

@@ -133,7 +133,7 @@ MISCONCEPTIONS = {
     ),
     "sum-for-mean": Misconception(
         "The terms are added up where their mean is wanted.",
-        "the factor in front of the formula",
+        "whether the task asks for a sum or for a mean",
         "taxonomy-estimate",
     ),
     "not-averaged": Misconception(
