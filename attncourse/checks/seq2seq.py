@@ -755,7 +755,7 @@ ENCODE = Task(
         ("empty-sentence-wraps-around", _encode(finish=_encode_wrapped)),
         ("state-starts-anew", _encode(read=_restarting)),
         ("start-state-ignored", _encode_from_zero),
-        ("reads-backwards", _encode(read=_backwards)),
+        ("encodes-backwards", _encode(read=_backwards)),
         ("stops-at-shortest", _encode_shortest),
         ("results-in-wrong-order", lambda *inputs: _encode()(*inputs)[::-1]),
     ),

@@ -166,7 +166,7 @@ MISCONCEPTIONS = {
         "which of the inputs you have not used",
         "seq2seq-padding",
     ),
-    "reads-backwards": Misconception(
+    "encodes-backwards": Misconception(
         "The sentences are read from the right to the left.",
         "which token comes first",
         "seq2seq-padding",
