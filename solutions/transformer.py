@@ -235,12 +235,13 @@ def generate(step, prompt, length, end):
     """
     ### BEGIN SOLUTION
     logits, cache = step(prompt, None)
-    written = [logits[:, -1].argmax(dim=-1)]
-    while len(written) < length:
-        logits, cache = step(written[-1].unsqueeze(-1), cache)
-        best = logits[:, -1].argmax(dim=-1)
-        written.append(torch.where(written[-1] == end, end, best))
-    return torch.stack(written, dim=-1)
+    tokens = logits[:, -1:].argmax(dim=-1)
+    while tokens.shape[1] < length:
+        last = tokens[:, -1:]
+        logits, cache = step(last, cache)
+        best = torch.where(last == end, end, logits.argmax(dim=-1))
+        tokens = torch.cat([tokens, best], dim=1)
+    return tokens
     ### END SOLUTION
 
 
@@ -376,10 +377,10 @@ def nucleus(logits, share):
         A tensor of the shape of the logits: the same logits in the nucleus, -inf outside.
     """
     ### BEGIN SOLUTION
-    values, order = logits.sort(dim=-1, descending=True)
+    values, order = logits.sort(descending=True)
     mass = values.softmax(dim=-1)
     outside = mass.cumsum(dim=-1) - mass >= share
-    outside = outside.gather(-1, order.argsort(dim=-1))
+    outside = outside.gather(-1, order.argsort())
     return logits.masked_fill(outside, float("-inf"))
     ### END SOLUTION
 
