@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import attncourse.checks.qkv as qkv_checks
+import attncourse.checks.materials as materials
 import attncourse.qkv as library
 from attncourse.checks.judge import CheckFailed, Task, judge
 from attncourse.checks.misconceptions import MISCONCEPTIONS, SECTIONS
@@ -200,7 +200,7 @@ def test_the_function_of_the_library_is_refused(check, shortcut):
         lambda scores, mask=None: torch.masked.softmax(scores, -1, mask=mask).nan_to_num(0.0),
         lambda scores, mask=None: torch._safe_softmax(scores, -1),
         MASKED_SOFTMAX.oracle,
-        vars(qkv_checks)["_softmax"],
+        materials.softmax,
     ],
 )
 def test_other_ready_made_answers_are_refused(shortcut):

@@ -37,6 +37,24 @@ def random_mask(generator: torch.Generator, queries: int, keys: int) -> Tensor:
     return rank < 1 + torch.arange(queries).unsqueeze(-1) % (keys - 1)
 
 
+def scaled_scores(query: Tensor, key: Tensor) -> Tensor:
+    """Does the right thing, as a piece of versions that are wrong elsewhere."""
+    return query @ key.mT / query.shape[-1] ** 0.5
+
+
+def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Puts -inf where the mask is False."""
+    return scores if mask is None else scores.masked_fill(~mask, -INFINITY)
+
+
+def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Does the right thing, as a piece of versions that are wrong elsewhere."""
+    if mask is None:
+        return scores.softmax(-1)
+    empty = ~mask.any(-1, keepdim=True)
+    return masked(scores, mask | empty).softmax(-1) * ~empty
+
+
 def over_batches(oracle: Callable) -> Callable:
     """Lets an oracle for matrices without batch axes serve inputs that have them.
 

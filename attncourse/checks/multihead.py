@@ -6,7 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from attncourse.checks.judge import Task, checking
-from attncourse.checks.materials import BATCHES, INFINITY, normal, random_mask, sizes
+from attncourse.checks.materials import (
+    BATCHES,
+    masked,
+    normal,
+    random_mask,
+    scaled_scores,
+    sizes,
+    softmax,
+)
 from attncourse.checks.observe import Case
 from attncourse.checks.qkv import WRONG_SCORES, WRONG_WEIGHTS
 
@@ -398,22 +406,6 @@ def _merge_from_the_front(inputs: Tensor) -> Tensor:
     return swapped.reshape(*swapped.shape[:-2], -1)
 
 
-def _scaled(query: Tensor, key: Tensor) -> Tensor:
-    return query @ key.mT / query.shape[-1] ** 0.5
-
-
-def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores if mask is None else scores.masked_fill(~mask, -INFINITY)
-
-
-def _softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Does the right thing, as a piece of versions that are wrong elsewhere."""
-    if mask is None:
-        return scores.softmax(-1)
-    empty = ~mask.any(-1, keepdim=True)
-    return _masked(scores, mask | empty).softmax(-1) * ~empty
-
-
 def _with_head_axis(mask: Tensor | None) -> Tensor | None:
     return mask if mask is None or mask.ndim == 2 else mask.unsqueeze(-3)
 
@@ -421,8 +413,8 @@ def _with_head_axis(mask: Tensor | None) -> Tensor | None:
 def _multihead(
     split: Callable = _split,
     merge: Callable = _merge,
-    score: Callable = _scaled,
-    normalise: Callable = _softmax,
+    score: Callable = scaled_scores,
+    normalise: Callable = softmax,
     head_axis: Callable = _with_head_axis,
     order: Callable = lambda *weights: weights,
     finish: Callable = lambda context, weights: (context, weights),
@@ -468,7 +460,7 @@ def _batch_first_of_heads(query: Tensor, key: Tensor, value: Tensor, *others: ob
         for x, w in zip((query, key, value), weights, strict=True)
     )
     mask = mask.repeat(heads, 1, 1) if mask is not None and mask.ndim == 3 else mask
-    maps = _softmax(_scaled(q, k), mask)
+    maps = softmax(scaled_scores(q, k), mask)
     context = (maps @ v).reshape(*query.shape[:-2], heads, *q.shape[-2:-1], v.shape[-1])
     maps = maps.reshape(*query.shape[:-2], heads, *maps.shape[-2:])
     return _merge(context) @ output_weight, maps
@@ -478,7 +470,7 @@ def _one_wide_head(query: Tensor, key: Tensor, value: Tensor, *others: object) -
     query_weight, key_weight, value_weight, output_weight, _, mask = (
         others if len(others) == 6 else (*others, None)
     )
-    weights = _softmax(_scaled(query @ query_weight, key @ key_weight), mask)
+    weights = softmax(scaled_scores(query @ query_weight, key @ key_weight), mask)
     return weights @ (value @ value_weight) @ output_weight, weights
 
 
@@ -499,7 +491,7 @@ WRONG_HEADS: tuple[tuple[str, dict[str, Callable]], ...] = (
     ("split-interleaved", {"split": _split_interleaved}),
     ("split-interleaved", {"split": _split_interleaved, "merge": _merge_interleaved}),
     ("merge-interleaved", {"merge": _merge_interleaved}),
-    ("softmax-over-heads", {"normalise": lambda scores, mask=None: _masked(scores, mask).softmax(-3)}),
+    ("softmax-over-heads", {"normalise": lambda scores, mask=None: masked(scores, mask).softmax(-3)}),
     ("scale-by-all-heads", {"score": _scale_by_all_heads}),
     ("projection-transposed", {"order": lambda q, k, v, o: (q.T, k.T, v.T, o.T)}),
     ("output-projection-transposed", {"order": lambda q, k, v, o: (q, k, v, o.T)}),
@@ -620,7 +612,7 @@ def _packed_head_by_head(weight: Tensor, heads: int) -> tuple[Tensor, ...]:
 def _talking(
     before: Callable = lambda x: x,
     after: Callable = lambda x: x,
-    normalise: Callable = _softmax,
+    normalise: Callable = softmax,
     finish: Callable = lambda weights: weights,
 ) -> Callable:
     """Builds a softmax between two mixings of the heads, with a wrong step."""
@@ -639,13 +631,13 @@ def _mix(mixing: Tensor | None, maps: Tensor) -> Tensor:
 def _talking_masked_first(
     scores: Tensor, first: Tensor, second: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    return _mix(second, _mix(first, _masked(scores, mask)).softmax(-1))
+    return _mix(second, _mix(first, masked(scores, mask)).softmax(-1))
 
 
 def _talking_twice_before(
     scores: Tensor, first: Tensor, second: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    return _softmax(_mix(second, _mix(first, scores)), mask)
+    return softmax(_mix(second, _mix(first, scores)), mask)
 
 
 # --- The tasks. ---
@@ -801,7 +793,7 @@ TALKING_SOFTMAX = Task(
             _talking(finish=lambda weights: weights / weights.sum(-1, keepdim=True)),
         ),
         ("mixture-softmaxed", _talking(finish=lambda weights: weights.softmax(-1))),
-        ("softmax-over-heads", _talking(normalise=lambda s, mask=None: _masked(s, mask).softmax(-3))),
+        ("softmax-over-heads", _talking(normalise=lambda s, mask=None: masked(s, mask).softmax(-3))),
         *((name, _talking(normalise=version)) for name, version in PLAIN_WEIGHTS),
     ),
     builds_on=frozenset({"masks", "qkv"}),

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.checks.judge import Task, checking
-from attncourse.checks.materials import BATCHES, normal, over_batches, sizes
+from attncourse.checks.materials import BATCHES, normal, over_batches, scaled_scores, sizes
 from attncourse.checks.observe import Case
 
 # An answer may compute its angles in float32, also for inputs in float64.
@@ -631,10 +631,6 @@ def _project_last_rows(inputs: Tensor, table: Tensor, weight: Tensor) -> Tensor:
     return inputs @ weight[:, :width].mT + table[-inputs.shape[-2] :] @ weight[:, width:].mT
 
 
-def _scaled(query: Tensor, key: Tensor) -> Tensor:
-    return query @ key.mT / query.shape[-1] ** 0.5
-
-
 def _decay(
     decay: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
     positive: Callable[[Tensor], Tensor] = F.softplus,
@@ -648,7 +644,7 @@ def _decay(
         queries, keys = query.shape[-2], key.shape[-2]
         way = distance(_distances(queries, keys, keys - queries if past_counts else 0))
         a, r = (positive(parameter).view(-1, 1, 1) for parameter in (strength, rate))
-        return join(_scaled(query, key), (decay or _log_decay)(a, r, way), query)
+        return join(scaled_scores(query, key), (decay or _log_decay)(a, r, way), query)
 
     return scores
 
@@ -659,7 +655,7 @@ def _log_decay(a: Tensor, r: Tensor, distance: Tensor) -> Tensor:
 
 def _decay_wrong_axis(query: Tensor, key: Tensor, strength: Tensor, rate: Tensor) -> Tensor:
     way = _distances(query.shape[-2], key.shape[-2], key.shape[-2] - query.shape[-2]).abs()
-    return _scaled(query, key) - F.softplus(strength) * torch.log(1 + F.softplus(rate) * way)
+    return scaled_scores(query, key) - F.softplus(strength) * torch.log(1 + F.softplus(rate) * way)
 
 
 # --- The tasks. ---

@@ -12,10 +12,13 @@ from attncourse.checks.materials import (
     BATCHES,
     FUSED_ATTENTION,
     INFINITY,
+    masked,
     normal,
     over_batches,
     random_mask,
+    scaled_scores,
     sizes,
+    softmax,
 )
 from attncourse.checks.observe import Case
 
@@ -314,18 +317,6 @@ def _sparsemax_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator
 # --- The known wrong versions, each named in the catalogue. ---
 
 
-def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores if mask is None else scores.masked_fill(~mask, -INFINITY)
-
-
-def _softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Does the right thing, as a piece of versions that are wrong elsewhere."""
-    if mask is None:
-        return scores.softmax(-1)
-    empty = ~mask.any(-1, keepdim=True)
-    return _masked(scores, mask | empty).softmax(-1) * ~empty
-
-
 def _softmax_after(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return scores.softmax(-1) if mask is None else scores.softmax(-1) * mask
 
@@ -358,34 +349,30 @@ def _softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    weights = _softmax(scores, mask)
+    weights = softmax(scores, mask)
     if mask is not None:
         scores.masked_fill_(~mask, -INFINITY)
     return weights
 
 
 WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
-    ("softmax-over-queries", lambda scores, mask=None: _masked(scores, mask).softmax(-2)),
+    ("softmax-over-queries", lambda scores, mask=None: masked(scores, mask).softmax(-2)),
     ("mask-ignored", lambda scores, mask=None: scores.softmax(-1)),
-    ("mask-inverted", lambda scores, mask=None: _softmax(scores, None if mask is None else ~mask)),
+    ("mask-inverted", lambda scores, mask=None: softmax(scores, None if mask is None else ~mask)),
     ("mask-after-softmax", lambda scores, mask=None: scores.softmax(-1) * (1 if mask is None else mask)),
     ("mask-as-zero-score", lambda scores, mask=None: (scores * (1 if mask is None else mask)).softmax(-1)),
-    ("empty-row-nan", lambda scores, mask=None: _masked(scores, mask).softmax(-1)),
+    ("empty-row-nan", lambda scores, mask=None: masked(scores, mask).softmax(-1)),
     ("empty-row-uniform", _softmax_low),
     ("empty-row-nan-gradient", _softmax_additive),
     ("half-overflow", _softmax_billion),
     ("exp-overflow", _softmax_exp),
-    ("axis-from-the-front", lambda scores, mask=None: _masked(scores, mask).softmax(1).nan_to_num()),
+    ("axis-from-the-front", lambda scores, mask=None: masked(scores, mask).softmax(1).nan_to_num()),
     ("no-exponential", _softmax_without_exp),
 )
 
 
 def _dot(query: Tensor, key: Tensor) -> Tensor:
     return query @ key.mT
-
-
-def _scaled(query: Tensor, key: Tensor) -> Tensor:
-    return query @ key.mT / query.shape[-1] ** 0.5
 
 
 def _scores_in_place(query: Tensor, key: Tensor) -> Tensor:
@@ -402,7 +389,7 @@ WRONG_SCORES: tuple[tuple[str, Callable], ...] = (
 )
 
 
-def _attention(score: Callable = _scaled, normalise: Callable = _softmax) -> Callable:
+def _attention(score: Callable = scaled_scores, normalise: Callable = softmax) -> Callable:
     """Builds attention from two stages, one of which is wrong."""
 
     def attend(
@@ -415,20 +402,20 @@ def _attention(score: Callable = _scaled, normalise: Callable = _softmax) -> Cal
 
 
 def _attend_scaled_by_value(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple:
-    weights = _softmax(_dot(query, key) / value.shape[-1] ** 0.5, mask)
+    weights = softmax(_dot(query, key) / value.shape[-1] ** 0.5, mask)
     return weights @ value, weights
 
 
 def _attend_returning_scores(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple:
-    scores = _scaled(query, key)
-    return _softmax(scores, mask) @ value, scores
+    scores = scaled_scores(query, key)
+    return softmax(scores, mask) @ value, scores
 
 
 def _attend_returning_masked_scores(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> tuple:
-    scores = _masked(_scaled(query, key), mask)
-    return _softmax(scores, mask) @ value, scores
+    scores = masked(scaled_scores(query, key), mask)
+    return softmax(scores, mask) @ value, scores
 
 
 def _linear(on_query: Callable, on_key: Callable, divide: str = "weights") -> Callable:
@@ -496,7 +483,7 @@ def _sparsemax_unclipped(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _hardest(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    best = F.one_hot(_masked(scores, mask).argmax(-1), scores.shape[-1]).to(scores.dtype)
+    best = F.one_hot(masked(scores, mask).argmax(-1), scores.shape[-1]).to(scores.dtype)
     return best if mask is None else best * mask.any(-1, keepdim=True)
 
 
@@ -509,8 +496,8 @@ SCALED_DOT_SCORES = Task(
     cases=_score_cases,
     wrong=(
         *WRONG_SCORES,
-        ("transposed", lambda query, key: _scaled(key, query)),
-        ("weights-for-scores", lambda query, key: _scaled(query, key).softmax(-1)),
+        ("transposed", lambda query, key: scaled_scores(key, query)),
+        ("weights-for-scores", lambda query, key: scaled_scores(query, key).softmax(-1)),
         ("changes-inputs", _scores_in_place),
     ),
 )
@@ -524,9 +511,9 @@ MASKED_SOFTMAX = Task(
         *WRONG_WEIGHTS,
         (
             "softmax-over-all",
-            lambda scores, mask=None: _masked(scores, mask).flatten(-2).softmax(-1).view_as(scores),
+            lambda scores, mask=None: masked(scores, mask).flatten(-2).softmax(-1).view_as(scores),
         ),
-        ("log-weights", lambda scores, mask=None: _masked(scores, mask).log_softmax(-1)),
+        ("log-weights", lambda scores, mask=None: masked(scores, mask).log_softmax(-1)),
         ("changes-inputs", _softmax_in_place),
     ),
     shortcuts=FUSED_ATTENTION,
@@ -593,7 +580,7 @@ COSINE_SCORES = Task(
     cases=_cosine_cases,
     wrong=(
         ("cosine-not-divided", _dot),
-        ("no-cosine-but-scale", _scaled),
+        ("no-cosine-but-scale", scaled_scores),
         ("cosine-one-side", lambda query, key: _dot(_unit(query), key)),
         ("cosine-one-side", lambda query, key: _dot(query, _unit(key))),
         ("cosine-squared-lengths", _cosine_divided(lambda q, k: _lengths(q, k) ** 2)),
@@ -603,7 +590,7 @@ COSINE_SCORES = Task(
         ),
         ("cosine-over-tokens", lambda query, key: _dot(_unit(query, -2), _unit(key, -2))),
         ("cosine-zero-nan", _cosine_divided(_lengths)),
-        ("cosine-scaled", lambda query, key: _scaled(_unit(query), _unit(key))),
+        ("cosine-scaled", lambda query, key: scaled_scores(_unit(query), _unit(key))),
         ("cosine-large-epsilon", _cosine_divided(lambda q, k: _lengths(q, k) + 1e-6)),
         ("cosine-large-epsilon", _cosine_divided(lambda q, k: _lengths(q, k) + 1e-5)),
         ("transposed", lambda query, key: _dot(_unit(key), _unit(query))),
@@ -659,7 +646,7 @@ SPARSEMAX = Task(
     oracle=_oracle_sparsemax,
     cases=_sparsemax_cases,
     wrong=(
-        ("softmax-for-sparsemax", _softmax),
+        ("softmax-for-sparsemax", softmax),
         ("sparsemax-normalised", _sparsemax_normalised),
         ("sparsemax-unclipped", _sparsemax_unclipped),
         ("sparsemax-all-keys", lambda scores, mask=None: _sparsemax_unclipped(scores, mask).clamp(min=0)),

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.checks.judge import Task, checking
-from attncourse.checks.materials import BATCHES, INFINITY, accepts, normal, sizes
+from attncourse.checks.materials import BATCHES, INFINITY, accepts, normal, sizes, softmax
 from attncourse.checks.observe import TRUTH, Case
 from attncourse.checks.qkv import WRONG_WEIGHTS
 
@@ -370,14 +370,6 @@ def _causal(queries: int, past: int, diagonal: int = 0) -> Tensor:
     return torch.ones(queries, past + queries, dtype=torch.bool).tril(past + diagonal)
 
 
-def _softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Does the right thing, as a piece of versions that are wrong elsewhere."""
-    if mask is None:
-        return scores.softmax(-1)
-    empty = ~mask.any(-1, keepdim=True)
-    return scores.masked_fill(~(mask | empty), -INFINITY).softmax(-1) * ~empty
-
-
 def _joined_masks(x: Tensor, causal: bool, real: Tensor | None) -> Tensor | None:
     mask = _causal(x.shape[1], 0) if causal else None
     if real is None:
@@ -390,7 +382,7 @@ def _self_attention(
     order: Callable = lambda q, k, v: (q, k, v),
     scale: Callable = lambda q, x: q.shape[-1] ** 0.5,
     masks: Callable = _joined_masks,
-    normalise: Callable = _softmax,
+    normalise: Callable = softmax,
     finish: Callable = lambda context, weights: (context, weights),
 ) -> Callable:
     """Builds self-attention from its steps, one of which is wrong."""
@@ -548,7 +540,7 @@ def _first_two(length: int) -> Tensor:
 def _pooling(
     hidden: Callable = lambda x, weight, bias: torch.tanh(x @ weight + bias),
     score: Callable = lambda hidden, query: hidden @ query,
-    normalise: Callable = lambda scores, real: _softmax(scores, real),
+    normalise: Callable = lambda scores, real: softmax(scores, real),
     combine: Callable = lambda weights, x, hidden: (weights.unsqueeze(-1) * x).sum(-2),
 ) -> Callable:
     """Builds pooling from its steps, one of which is wrong."""

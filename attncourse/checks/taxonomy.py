@@ -9,7 +9,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.checks.judge import Task, checking
-from attncourse.checks.materials import BATCHES, FUSED_ATTENTION, INFINITY, normal, over_batches, sizes
+from attncourse.checks.materials import (
+    BATCHES,
+    FUSED_ATTENTION,
+    INFINITY,
+    normal,
+    over_batches,
+    sizes,
+    softmax,
+)
 from attncourse.checks.observe import Case
 
 DRAWS = 4000  # the frequency of a key then varies by less than 0.01
@@ -506,12 +514,6 @@ def _distance(scores: Tensor, shift: float = 0.0) -> Tensor:
     return torch.arange(source) - torch.arange(targets).unsqueeze(-1) - shift
 
 
-def _softmax(scores: Tensor, seen: Tensor) -> Tensor:
-    """Does the right thing, as a piece of versions that are wrong elsewhere."""
-    empty = ~seen.any(-1, keepdim=True)
-    return scores.masked_fill(~(seen | empty), -INFINITY).softmax(-1) * ~empty
-
-
 def _softmax_exp(scores: Tensor, seen: Tensor) -> Tensor:
     powers = scores.exp() * seen
     total = powers.sum(-1, keepdim=True)
@@ -533,7 +535,7 @@ def _softmax_additive(scores: Tensor, seen: Tensor) -> Tensor:
 WRONG_SOFTMAX: tuple[tuple[str, Callable], ...] = (
     ("window-after-softmax", lambda scores, seen: scores.softmax(-1) * seen),
     ("window-as-zero-score", lambda scores, seen: (scores * seen).softmax(-1)),
-    ("window-inverted", lambda scores, seen: _softmax(scores, ~seen)),
+    ("window-inverted", lambda scores, seen: softmax(scores, ~seen)),
     ("empty-row-nan", lambda scores, seen: scores.masked_fill(~seen, -INFINITY).softmax(-1)),
     ("empty-row-uniform", lambda scores, seen: scores.masked_fill(~seen, -1e9).softmax(-1)),
     ("empty-row-nan-gradient", _softmax_additive),
@@ -541,7 +543,7 @@ WRONG_SOFTMAX: tuple[tuple[str, Callable], ...] = (
 )
 
 
-def _local_m(window: Callable | None = None, normalise: Callable = _softmax) -> Callable:
+def _local_m(window: Callable | None = None, normalise: Callable = softmax) -> Callable:
     """Builds local-m with a wrong window or a wrong softmax."""
     window = window or (lambda scores, radius: _distance(scores).abs() <= radius)
     return lambda scores, radius: normalise(scores, window(scores, radius))
@@ -577,7 +579,7 @@ def _gaussian(distance: Tensor, radius: float) -> Tensor:
 def _local_p(
     position: Callable = _position,
     gaussian: Callable = _gaussian,
-    normalise: Callable = _softmax,
+    normalise: Callable = softmax,
     finish: Callable = lambda weights: weights,
     window: Callable = lambda distance, radius: distance.abs() <= radius,
     padded: bool = True,
@@ -601,7 +603,7 @@ def _local_p_rounded(state, scores, lengths, weight, vector, radius):
     source = torch.arange(scores.shape[-1])
     distance = source - positions.unsqueeze(-1)
     seen = (source - positions.round().unsqueeze(-1)).abs() <= radius
-    weights = _softmax(scores, seen & (source < lengths.view(-1, 1, 1)))
+    weights = softmax(scores, seen & (source < lengths.view(-1, 1, 1)))
     return weights * _gaussian(distance, radius), positions
 
 
@@ -610,7 +612,7 @@ def _local_p_scores(state, scores, lengths, weight, vector, radius):
     source = torch.arange(scores.shape[-1])
     distance = source - positions.unsqueeze(-1)
     seen = (distance.abs() <= radius) & (source < lengths.view(-1, 1, 1))
-    return _softmax(scores * _gaussian(distance, radius), seen), positions
+    return softmax(scores * _gaussian(distance, radius), seen), positions
 
 
 def _renormalised(weights: Tensor) -> Tensor:
@@ -627,14 +629,14 @@ def _span(share: Callable = _share) -> Callable:
 
     def weights(scores: Tensor, span: Tensor, ramp: float) -> Tensor:
         part = share(scores, span, ramp)
-        return _renormalised(_softmax(scores, part > 0) * part)
+        return _renormalised(softmax(scores, part > 0) * part)
 
     return weights
 
 
 def _span_nan(scores: Tensor, span: Tensor, ramp: float) -> Tensor:
     part = _share(scores, span, ramp)
-    powers = _softmax(scores, part > 0) * part
+    powers = softmax(scores, part > 0) * part
     return powers / powers.sum(-1, keepdim=True)
 
 
@@ -807,9 +809,9 @@ SPAN_WEIGHTS = Task(
     oracle=_oracle_span,
     cases=_span_cases,
     wrong=(
-        ("ramp-after-softmax", lambda e, z, r: _softmax(e, _share(e, z, r) > 0) * _share(e, z, r)),
+        ("ramp-after-softmax", lambda e, z, r: softmax(e, _share(e, z, r) > 0) * _share(e, z, r)),
         ("ramp-after-full-softmax", lambda e, z, r: e.softmax(-1) * _share(e, z, r)),
-        ("ramp-on-scores", lambda e, z, r: _softmax(e * _share(e, z, r), _share(e, z, r) > 0)),
+        ("ramp-on-scores", lambda e, z, r: softmax(e * _share(e, z, r), _share(e, z, r) > 0)),
         ("ramp-above-one", _span(lambda e, z, r: ((r + z - _distance(e).abs()) / r).clamp(min=0))),
         (
             "ramp-below-zero",
