@@ -3,7 +3,7 @@
 - Each reference solution is changed mechanically, in one place at a time. Its test cell must fail each time.
 - Each right and each wrong answer of `tests/answers` gets its verdict on many seeds. It must be the same.
 
-`python -m tests.quality TOPIC …` does some topics and prints what it found.
+`python -m tests.quality TOPIC …` does some topics again; the others keep what was found before.
 """
 
 import ast
@@ -11,7 +11,9 @@ import contextlib
 import copy
 import importlib
 import io
+import json
 import multiprocessing
+import multiprocessing.pool
 import resource
 import signal
 import sys
@@ -29,6 +31,7 @@ from attncourse.grading.release import build_notebook
 ROOT = Path(__file__).parents[1]
 TOPICS = sorted(path.stem for path in (ROOT / "solutions").glob("*.py"))
 REASONS = ROOT / "tests" / "survivors.toml"
+RESULTS = ROOT / "_build" / "quality"
 SEEDS, SECONDS, BYTES = range(20), 60, 8 * 2**30
 DTYPES = (torch.float32, torch.float64)
 
@@ -238,7 +241,7 @@ def _limit() -> None:
     signal.alarm(SECONDS)
 
 
-def verdicts(job: tuple[str, int]) -> tuple[str, str | None, set[str]]:
+def verdicts(job: tuple[str, int]) -> tuple[str, str | None, list[str]]:
     """Gives the task of an answer, its mistake, and all verdicts on it."""
     topic, number = job
     torch.set_num_threads(1)
@@ -252,61 +255,75 @@ def verdicts(job: tuple[str, int]) -> tuple[str, str | None, set[str]]:
                 seen.add("right")
             except CheckFailed as error:
                 seen.add(str(error).partition("[misconception: ")[2].partition("]")[0] or "unnamed")
-    return answer.task, answer.misconception, seen
+    return answer.task, answer.misconception, sorted(seen)
 
 
-def main(topics: list[str]) -> int:
-    """Measures the topics, writes the report if they are all, and gives the number of complaints."""
+def measure(topic: str, pool: multiprocessing.pool.Pool) -> dict[str, object]:
+    """Tries all mutants and answers of a topic, and keeps what came out in `_build/quality/TOPIC.json`."""
+    made = trials(topic)
+    jobs = [(topic, n) for n in range(len(importlib.import_module(f"tests.answers.{topic}").answers))]
+    alive = list(tqdm(pool.imap(survives, made), f"{topic}: mutants", len(made), disable=None))
+    answers = list(tqdm(pool.imap(verdicts, jobs), f"{topic}: answers", len(jobs), disable=None))
+    result = {
+        "mutants": [(t.function, t.change, lives) for t, lives in zip(made, alive, strict=True)],
+        "answers": answers,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{topic}.json").write_text(json.dumps(result), encoding="utf-8")
+    return result
+
+
+def report(results: dict[str, dict]) -> tuple[str, list[str]]:
+    """Gives the text of the report, and a list of complaints."""
     reasons = {
         (entry["function"], entry["change"]): entry["why"]
         for entry in tomllib.loads(REASONS.read_text(encoding="utf-8")).get("survivor", [])
     }
-    jobs = [
-        (topic, number)
-        for topic in topics
-        for number in range(len(importlib.import_module(f"tests.answers.{topic}").answers))
-    ]
-    all_trials = [trial for topic in topics for trial in trials(topic)]
-    with multiprocessing.get_context("fork").Pool() as pool:
-        alive = list(tqdm(pool.imap(survives, all_trials), "mutants", len(all_trials), disable=None))
-        answers = list(tqdm(pool.imap(verdicts, jobs), "answers", len(jobs), disable=None))
-    complaints = [
-        f"{job[0]}, {task} ({mistake or 'right'}): {', '.join(sorted(seen))}"
-        for job, (task, mistake, seen) in zip(jobs, answers, strict=True)
-        if seen != {mistake or "right"}
-    ]
-    survivors = [trial for trial, lives in zip(all_trials, alive, strict=True) if lives]
-    complaints += [
-        f"no reason in tests/survivors.toml: {trial.function}: {trial.change}"
-        for trial in survivors
-        if (trial.function, trial.change) not in reasons
-    ]
     titles = ("Set", "Function", "Right answers", "Wrong answers", "Mistakes named", "Mutants", "Killed")
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    for place in dict.fromkeys((trial.topic, trial.function) for trial in all_trials):
-        mistakes = [
-            m for (topic, _), (task, m, _) in zip(jobs, answers, strict=True) if (topic, task) == place
+    rows = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    complaints, survivors = [], []
+    for topic, result in results.items():
+        for function in dict.fromkeys(function for function, _, _ in result["mutants"]):
+            fates = [lives for name, _, lives in result["mutants"] if name == function]
+            mistakes = [mistake for name, mistake, _ in result["answers"] if name == function]
+            wrong = [mistake for mistake in mistakes if mistake]
+            counts = (len(mistakes) - len(wrong), len(wrong), len(set(wrong)), len(fates), fates.count(False))
+            rows.append(f"| {topic} | `{function}` | " + " | ".join(map(str, counts)) + " |")
+        complaints += [
+            f"{topic}, {function} ({mistake or 'right'}): {', '.join(seen)}"
+            for function, mistake, seen in result["answers"]
+            if seen != [mistake or "right"]
         ]
-        wrong = [mistake for mistake in mistakes if mistake]
-        made, lived = (sum((t.topic, t.function) == place for t in some) for some in (all_trials, survivors))
-        counts = (len(mistakes) - len(wrong), len(wrong), len(set(wrong)), made, made - lived)
-        lines.append(f"| {place[0]} | `{place[1]}` | " + " | ".join(map(str, counts)) + " |")
-    killed = len(all_trials) - len(survivors)
-    lines += [
+        survivors += [(function, change) for function, change, lives in result["mutants"] if lives]
+    complaints += [
+        f"no reason in tests/survivors.toml: {f}: {c}" for f, c in survivors if (f, c) not in reasons
+    ]
+    made = sum(len(result["mutants"]) for result in results.values())
+    killed = made - len(survivors)
+    answers = sum(len(result["answers"]) for result in results.values())
+    lines = [
+        *rows,
         "",
-        f"{len(all_trials)} mutants, {killed} killed: {100 * killed / max(len(all_trials), 1):.1f} %. "
-        f"{len(answers)} answers, each on {len(SEEDS)} seeds, float32 and float64 in turns: "
-        f"{len(complaints)} complaints.",
+        f"{made} mutants, {killed} killed: {100 * killed / made:.1f} %. {answers} answers, each on "
+        f"{len(SEEDS)} seeds, float32 and float64 in turns: {len(complaints)} complaints.",
         "",
         "## Mutants that no check kills, and why",
         "",
+        *(f"- `{f}`: `{c}`\n  {reasons.get((f, c), 'no reason given')}" for f, c in survivors),
     ]
-    for trial in survivors:
-        why = reasons.get((trial.function, trial.change), "no reason given")
-        lines.append(f"- `{trial.function}`: `{trial.change}`\n  {why}")
-    print("\n".join([*lines, *complaints]))
-    if topics == TOPICS:
-        (ROOT / "exercises" / "QUALITY.md").write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    return HEAD + "\n".join(lines) + "\n", complaints
+
+
+def main(topics: list[str]) -> int:
+    """Measures topics, writes the report if all have been measured, and gives the number of complaints."""
+    with multiprocessing.get_context("fork").Pool() as pool:
+        results = {topic: measure(topic, pool) for topic in topics}
+    text, complaints = report(results)
+    print(text, *complaints, sep="\n")
+    kept = {topic: RESULTS / f"{topic}.json" for topic in TOPICS}
+    if all(path.exists() for path in kept.values()):
+        results = {topic: json.loads(path.read_text(encoding="utf-8")) for topic, path in kept.items()}
+        (ROOT / "exercises" / "QUALITY.md").write_text(report(results)[0], encoding="utf-8")
     return len(complaints)
 
 
