@@ -65,6 +65,7 @@
 
 # %% nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
+from torch.nn import functional as F
 
 from attncourse.checks.alignment import (
     check_additive_scores,

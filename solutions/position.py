@@ -47,6 +47,8 @@
 # <summary>I get this error …</summary>
 #
 # - **NameError: name 'sinusoidal' is not defined.** Run the cells from the top: *Run → Run All Cells*.
+# - **NameError: name 'F' is not defined.** The notebook does not import it. Write `from torch.nn import functional as F`
+#   at the top of the cell of your function.
 # - **The expanded size of the tensor (6) must match the existing size (7).** You write sines and cosines into
 #   `table[:, 0::2]` and `table[:, 1::2]`. For an odd width the first has one column more.
 # - **"exp" not implemented for 'Long'**, or angles that are all 0 or 1. Whole numbers stay whole numbers with
@@ -63,6 +65,7 @@
 
 # %% nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
+from torch.nn import functional as F
 
 from attncourse.checks.position import (
     check_alibi_bias,
@@ -440,7 +443,8 @@ check_alibi_bias(alibi_bias, seed=2, dtype=torch.float64)
 # $$ S_{hqk} = \frac{Q_{hq} \cdot K_{hk}}{\sqrt{d_k}}
 #    \; - \; \mathrm{softplus}(a_h) \, \ln\bigl(1 + \mathrm{softplus}(r_h) \, |p_k - p_q|\bigr) $$
 #
-# $\mathrm{softplus}(x) = \ln(1 + e^x)$ keeps both numbers positive, whatever the training does to $a_h$ and $r_h$.
+# $\mathrm{softplus}(x) = \ln(1 + e^x)$ keeps both numbers positive, whatever the training does to $a_h$ and $r_h$. These may
+# be large: $e^{200}$ does not exist in `float32`, and the softplus of 200 is nearly 200.
 # The queries are the last tokens of the text, as in Task 5: `past` is the number of keys minus the number of queries.
 #
 # The result takes the place of the scores in the library's `attend`, like this:

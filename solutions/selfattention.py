@@ -63,6 +63,7 @@
 
 # %% nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
+from torch.nn import functional as F
 
 from attncourse.checks.selfattention import (
     check_attention_pooling,

@@ -32,7 +32,7 @@
 #
 # **Sentences of different lengths.** A batch holds several sentences in one tensor. Short sentences are filled up with
 # *padding* at their end. `lengths` says how many tokens each sentence really has: a sentence of length $n$ has its tokens at
-# the positions $0, \dots, n-1$. Padding may hold any numbers. It must not change any result.
+# the positions $0, \dots, n-1$. Padding may hold any finite numbers. It must not change any result.
 #
 # **How to work.** Replace each `raise NotImplementedError` with your code. Then run the cell under it. That cell
 # checks your function and tells you at once what is wrong and where. The check that you see is not the whole
@@ -41,7 +41,8 @@
 # **Rules.** Loops, `@`, `einsum`, and `torch.softmax` are all fine. You may call your own functions from earlier tasks. A
 # function that does a whole task by itself is not allowed, for example `torch.nn.GRUCell` in task 1, or one of
 # `attncourse.seq2seq`. Your functions must let gradients pass, must not change their inputs, and must return the dtype that
-# they were given.
+# they were given. Functions of PyTorch that do a part of a task are fine, such as
+# `torch.nn.functional.cross_entropy` in task 4.
 
 # %% [markdown]
 # <details>
@@ -71,6 +72,7 @@
 
 # %% nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
+from torch.nn import functional as F
 
 from attncourse.checks.seq2seq import (
     check_assert_ignores_padding,
@@ -222,7 +224,7 @@ check_encode(encode, seed=2, dtype=torch.float64)
 # - The states at the positions of tokens, and the summary, must not depend on what the padding holds.
 # - The states *at padding* may be anything. A right encoder may leave garbage there.
 # - Differences up to `1e-5` are rounding; they are no mistake. Larger ones are.
-# - The padding in `inputs` may hold any numbers; sometimes it is 0.
+# - The padding in `inputs` may hold any finite numbers; sometimes it is 0.
 # - The encoders read with networks of all kinds, also from both sides. Each sentence has at least one token.
 #
 # The check calls your test with right encoders, which it must let pass, and with broken ones, which it must fail.
@@ -347,7 +349,8 @@ check_token_loss(token_loss, seed=2, dtype=torch.float64)
 # - Writing stops when all sentences have ended, or after `max_length` tokens. So the result is as long as the longest
 #   sentence. The start token is not part of it.
 #
-# What the model reads in a row that has ended does not matter: rows do not influence each other.
+# What the model reads in a row that has ended does not matter: rows do not influence each other. The model may also write
+# the padding token itself. That is a token like others; only `end` ends a sentence.
 
 
 # %% nbgrader={"grade": false, "grade_id": "greedy_decode", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -523,14 +526,14 @@ check_hypothesis_scores(hypothesis_scores, seed=2, dtype=torch.float64)
 # %% [markdown]
 # ## Task 8: how far back (3 points)
 #
-# The lecture notes say that in an RNN *the error reaches only the previous two steps*. Take the simplest network,
+# You can read that in an RNN *the error reaches only the previous two steps*. Take the simplest network,
 # $h_t = w\, h_{t-1} + x_t$ with one number $w$. What is $\partial h_n / \partial x_{n-k}$? After how many steps is it below 1 %
-# for $w = 0.9$? For which $w$ are the notes right, so that it is below 1 % at $k = 3$? What happens for $w = 1.1$? Then say in
+# for $w = 0.9$? For which $w$ is that right, so that it is below 1 % at $k = 3$? What happens for $w = 1.1$? Then say in
 # one or two sentences how the update gate of task 1 lets a network choose its own $w$. A person reads your answer.
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "how_far_back", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # Each step multiplies by w, so the derivative is w to the power of k. For w = 0.9 it is below 0.01 when k is larger than
-# ln 0.01 / ln 0.9 = 43.7, so from k = 44 on. The notes are right at k = 3 if w³ is below 0.01, that is for w below 0.215.
+# ln 0.01 / ln 0.9 = 43.7, so from k = 44 on. The sentence is right at k = 3 if w³ is below 0.01, that is for w below 0.215.
 # There is no fixed number of steps; the memory fades by a constant factor for each one. For w = 1.1 it grows instead: after
 # 44 steps the derivative is 66, so training becomes unstable.
 #

@@ -55,7 +55,7 @@
 # - **a leaf Variable that requires grad is being used in an in-place operation.** Your code changes an input.
 #   Make a new tensor.
 # - **no gradient flows from the result back to the inputs.** Something left PyTorch on the way, by `.item()`, `float(…)`,
-#   `.detach()` or `torch.tensor(…)`. Where a formula has ⌊ ⌋, only what stands inside is a constant.
+#   `.detach()` or `torch.tensor(…)`. Where a formula has sg(·), only what stands inside is a constant.
 # - **ModuleNotFoundError: No module named 'attncourse'.** The notebook runs in another Python than the one in
 #   which you installed the course. Choose the right kernel at the top right.
 # - **My change has no effect.** Run the cell of the function again, and then the cell of its check.
@@ -64,6 +64,7 @@
 
 # %% nbgrader={"grade": false, "grade_id": "imports", "locked": true, "schema_version": 3, "solution": false, "task": false}
 import torch
+from torch.nn import functional as F
 
 from attncourse.checks.summary import points_so_far
 from attncourse.checks.taxonomy import (
@@ -144,10 +145,10 @@ check_hard_attention(hard_attention, seed=2, dtype=torch.float64)
 # For each of several sentences $i$, $N$ draws were made. Draw $n$ had the probability $p_{ni}$ and led to the loss
 # $\ell_{ni}$. Return the mean over all draws of all sentences of
 #
-# $$ \ell_{ni} + \lfloor \ell_{ni} - b_{ni} \rfloor \, \log p_{ni} $$
+# $$ \ell_{ni} + \mathrm{sg}(\ell_{ni} - b_{ni}) \, \log p_{ni} $$
 #
-# What stands in $\lfloor\ \rfloor$ counts as a constant: it has the right value, and no gradient flows through it. In
-# PyTorch this is called *detach*.
+# What stands in the brackets of sg (*stop gradient*) counts as a constant: it keeps its value, and no gradient flows through
+# it. In PyTorch this is called *detach*.
 #
 # The baseline of a draw must not know this draw. Otherwise the estimate is biased. So $b_{ni}$ is the mean loss of the
 # **other** draws of the same sentence ("leave one out").
@@ -189,7 +190,7 @@ check_score_function_loss(score_function_loss, seed=2, dtype=torch.float64)
 # <summary>Hint 2</summary>
 #
 # First get the value right; the check then moves on to the gradient. Which part of the formula must not pass a gradient?
-# Look for the brackets.
+# Look for sg.
 #
 # </details>
 
@@ -320,8 +321,8 @@ check_local_m_weights(local_m_weights, seed=2, dtype=torch.float64)
 #
 # $$ p_t = L \cdot \mathrm{sigmoid}(v^\top \tanh(W h_t)) $$
 #
-# where $L$ is the number of tokens of this source sentence (the paper calls it $S$). The centre is a real number. The weights are the softmax over
-# the window $|s - p_t| \le D$, multiplied by a Gaussian factor that prefers keys near the centre:
+# where $L$ is the number of tokens of this source sentence. (The paper calls it $S$; here $S$ are the scores.) The centre is
+# a real number. The weights are the softmax over the window $|s - p_t| \le D$, multiplied by a Gaussian factor that prefers keys near the centre:
 #
 # $$ W_{ts} = \operatorname{softmax}_{s \in \text{window}}(S_{ts}) \cdot \exp\!\left(-\frac{(s - p_t)^2}{2\sigma^2}\right),
 # \qquad \sigma = \frac{D}{2} $$

@@ -92,7 +92,7 @@ def test_a_test_that_a_learner_writes_is_judged_by_what_it_catches():
     a_task = Task(**{**vars(TEST), "oracle": oracle})
     checking(a_task)(careful)
     text = failure(a_task, lambda layer: layer(2.0) == 4.0)
-    assert 'stage "a bad layer":\nverdict is wrong.\n  expected False\n  got      True' in text
+    assert 'stage "a bad layer":\nverdict: should be False, but is True.' in text
     assert text.count("This layer triples.") == 1
 
 

@@ -157,8 +157,10 @@ def _trials(task: Task, seed: int, dtype: torch.dtype) -> list[_Trial]:
 
 
 def _explain(task: Task, tried: list[tuple[_Trial, Outcome]], failed: list[tuple[_Trial, Outcome]]) -> str:
-    """Names the mistake that leads to the same outcomes, in all cases or in the first that failed."""
-    for lead, trials in (("", tried), ("At this stage it looks like this mistake: ", failed)):
+    """Names the mistake with the same outcomes, in all cases, or up to the second one that failed."""
+    # A mistake that would have shown at an earlier stage is not made here.
+    until = tried[: tried.index(failed[-1]) + 1]
+    for lead, trials in (("", tried), ("At this stage it looks like this mistake: ", until)):
         names = {
             name
             for number, (name, _) in enumerate(task.wrong)
@@ -231,9 +233,10 @@ def _value_difference(
     close = torch.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if close.all():
         return None
+    if axes == TRUTH:
+        return f"{name}: should be {bool(expected)}, but is {bool(got)}."
     if not got.ndim:
-        shown = (bool(value) if axes == TRUTH else f"{value.item():.10g}" for value in (expected, got))
-        return "{} is wrong.\n  expected {}\n  got      {}".format(name, *shown)
+        return f"{name} is wrong.\n  expected {expected.item():.10g}\n  got      {got.item():.10g}"
     index = (~close).nonzero()[0].tolist()
     unnamed = got.ndim - len(axes)
     place = ", ".join(f"{axes[i - unnamed]} {at}" if i >= unnamed else str(at) for i, at in enumerate(index))

@@ -130,7 +130,11 @@ def observe(
             result = None
     torch.set_default_dtype(default)
     outcome.shortcut = watch.found
-    warned = (f"{warning.category.__name__}: {warning.message}" for warning in warned)
+    warned = (
+        f"{warning.category.__name__}: {warning.message}"
+        for warning in warned
+        if not warning.filename.startswith(str(Path(__file__).parent))  # our own
+    )
     outcome.printed = "\n".join([output.getvalue(), *warned])
     if outcome.problem is None:
         outcome.values, outcome.problem = _outputs(outputs, result)

@@ -125,7 +125,7 @@ def _sinusoidal_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterato
     yield case("one pair", length, 2)
     yield case("two and three pairs", 5, 4)
     yield case("two and three pairs", 5, 6)
-    yield case("everything", length, 2 * pairs)
+    yield case("more pairs", length, 2 * pairs)
     yield case("odd width", length, 2 * pairs - 1)
     yield case("odd width", length, 3)
     yield case("many positions", 20 * length + pairs, 2 * length, **FAR)
@@ -141,7 +141,7 @@ def _shift_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Cas
     yield case("one pair", 1, 1)
     yield case("two and three pairs", 1, 2)
     yield case("two and three pairs", 2, 3)
-    yield case("everything", offset, pairs)
+    yield case("more pairs", offset, pairs)
     yield case("no shift", 0, pairs)
     yield case("backwards", -offset, pairs)
     yield case("far", 20 * offset, pairs, **FAR)
@@ -193,7 +193,7 @@ def _rotate_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     )
     yield Case("two and three pairs", inputs(length=5, pairs=2), **WIDE)
     yield Case("two and three pairs", inputs(length=5, pairs=3), **WIDE)
-    yield Case("everything", inputs(batch, heads), **ANGLES)
+    yield Case("batch and heads", inputs(batch, heads), **ANGLES)
     yield Case("a later start", inputs(batch, heads) | {"start": start}, **ANGLES)
     yield Case("gradient", inputs(batch, heads) | {"start": start}, gradient=True, **ANGLES)
     half = inputs(batch, heads, dtype=torch.float16)
@@ -247,7 +247,7 @@ def _alibi_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Cas
     yield case(other, one_of(3, 6, 12), queries)
     yield case(other, one_of(5, 7, 10, 20), queries)
     yield case("past keys", 8, queries, past)
-    yield case("everything", one_of(9, 13, 24), queries, past)
+    yield case("past keys, no power of two", one_of(9, 13, 24), queries, past)
 
 
 def _project_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -262,7 +262,7 @@ def _project_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[C
 
     yield Case("shape", inputs(length), shape_only=True)
     yield Case("one token", inputs(1))
-    yield Case("everything", inputs(length))
+    yield Case("many tokens", inputs(length))
     yield Case("a table without rows to spare", inputs(length, more=0))
     yield Case("positions as wide as tokens", inputs(length, d_position=d_model))
     tied = inputs(length, d_position=d_model)
@@ -297,8 +297,12 @@ def _decay_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Cas
     yield Case("one head", inputs())
     yield Case("many heads", inputs(heads=heads))
     yield Case("past keys", inputs(past=3))
-    yield Case("everything", inputs(batch, heads, past=3))
+    yield Case("batch and heads", inputs(batch, heads, past=3))
     yield Case("gradient", inputs(batch, heads, past=3), gradient=True)
+    large = {name: value.float() for name, value in inputs(heads=2, past=3).items()}
+    sign = torch.tensor([1.0, -1.0])
+    yield Case("large parameters", large | {"strength": 200 * sign.flip(0), "rate": 200 * sign})
+    yield Case("large parameters", large | {"strength": 200 * sign, "rate": 200 * sign})
 
 
 # --- The known wrong versions, each named in the catalogue. ---
@@ -437,6 +441,12 @@ def _rotate_mixed(swap: Callable, repeat: Callable) -> Callable:
         return inputs * angle.cos().to(inputs.dtype) + swap(inputs) * angle.sin().to(inputs.dtype)
 
     return rotate
+
+
+def _rotate_over_heads(inputs: Tensor, start: int = 0) -> Tensor:
+    """Counts the heads, and puts the result on the axis of the positions, where it does not fit."""
+    x, y = _turned(inputs, _angles(inputs.transpose(1, 2), start))
+    return torch.stack([x, y], dim=-1).flatten(-2)
 
 
 def _rotate_per_column(inputs: Tensor, start: int = 0) -> Tensor:
@@ -721,6 +731,7 @@ ROTATE = Task(
         ("rotation-same-sign", _rotates(signs=(1, 1))),
         ("rotation-same-sign", _rotates(signs=(-1, -1))),
         ("rotary-over-heads", _rotates(axis=1)),
+        ("rotary-over-heads", _rotate_over_heads),
         ("position-per-sentence", _rotates(axis=0)),
         ("past-ignored", _rotates(with_start=False)),
         ("positions-from-one", _rotates(first=1)),
@@ -767,6 +778,14 @@ ALIBI_BIAS = Task(
             _alibi(lambda heads: [s * 2 ** (8 / _power(heads)) for s in _slopes(heads)]),
         ),
         ("slopes-of-eight-heads", _alibi(lambda heads: _geometric(8, heads))),
+        (
+            "slopes-exponent-whole",
+            _alibi(lambda heads: [2.0 ** (-8 * i // heads) for i in range(1, heads + 1)]),
+        ),
+        (
+            "slopes-exponent-whole",
+            _alibi(lambda heads: [2.0 ** -(8 * i // heads) for i in range(1, heads + 1)]),
+        ),
         ("slopes-one-formula", _alibi(_geometric)),
         ("slopes-of-next-power", _alibi(_slopes_of_next_power)),
         ("slopes-extra-in-order", _alibi(_slopes_with_extra(lambda slopes, count: slopes[:count]))),
@@ -832,6 +851,8 @@ LOG_DECAY_SCORES = Task(
         ("log-of-other-base", _decay(lambda a, r, distance: a * torch.log10(1 + r * distance))),
         ("parameters-unbounded", _decay(positive=lambda parameter: parameter)),
         ("exp-for-softplus", _decay(positive=torch.exp)),
+        ("softplus-overflow", _decay(positive=lambda parameter: (1 + parameter.exp()).log())),
+        ("rate-times-one-plus-distance", _decay(lambda a, r, distance: a * torch.log(r * (1 + distance)))),
         ("relu-for-softplus", _decay(positive=F.relu)),
         ("sigmoid-for-softplus", _decay(positive=torch.sigmoid)),
         ("parameters-swapped", _decay(lambda a, r, distance: _log_decay(r, a, distance))),

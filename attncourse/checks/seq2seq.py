@@ -166,6 +166,8 @@ def _encode_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     yield case("longest sentence with padding, too", _lengths(generator, length - 1))
     yield case("sentence without tokens", _lengths(generator, length - 1, 0))
     yield case("gradient", _lengths(generator, length - 1, 0), gradient=True)
+    dtype = torch.float64
+    yield case("in float64", _lengths(generator, length - 1))
 
 
 def _loss_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -192,8 +194,17 @@ def _loss_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case
     yield case("large logits", _lengths(generator, length - 1), torch.float32, 300.0)
 
 
-def _writer(generator: torch.Generator, ends: list[int], vocabulary: int, silent: list[int]) -> Callable:
-    """Makes a model that ends each row at a given step; what else it writes depends on all it is given."""
+def _writer(
+    generator: torch.Generator,
+    ends: list[int],
+    vocabulary: int,
+    silent: list[int],
+    early: int | None = None,
+) -> Callable:
+    """Makes a model that ends each row at a given step; what else it writes depends on all it is given.
+
+    The token `early` is the first that every second row writes.
+    """
     end = silent[0]
     of_place = normal(generator, torch.float64, len(ends), 40, vocabulary)
     of_token = 2 * normal(generator, torch.float64, vocabulary, vocabulary)
@@ -209,6 +220,8 @@ def _writer(generator: torch.Generator, ends: list[int], vocabulary: int, silent
         logits = of_place[row, place] + of_token[tokens]
         logits[:, silent] = -20.0
         logits[:, end] = torch.where(place == last[row], 20.0, -20.0).double()
+        if early is not None:
+            logits[(place == 0) & (row % 2 == 0), early] = 20.0
         return logits.to(state.dtype), torch.stack([state[:, 0], state[:, 1] + 1], dim=1)
 
     return step
@@ -218,12 +231,12 @@ def _decode_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     (vocabulary,) = sizes(generator, 1)
     vocabulary += 4
 
-    def case(stage: str, ends: list[int], max_length: int, **options) -> Case:
+    def case(stage: str, ends: list[int], max_length: int, early: bool = False, **options) -> Case:
         start, end, padding = torch.randperm(vocabulary, generator=generator)[:3].tolist()
         order = torch.randperm(len(ends), generator=generator)
         ends = torch.tensor(ends)[order].tolist()
         inputs = {
-            "step": _writer(generator, ends, vocabulary, [end, padding, start]),
+            "step": _writer(generator, ends, vocabulary, [end, padding, start], padding if early else None),
             "state": torch.stack([torch.arange(len(ends)), torch.zeros(len(ends))], dim=1).to(dtype),
             "start": start,
             "end": end,
@@ -239,6 +252,7 @@ def _decode_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Ca
     yield case("some sentences that do not end", [2, 30, 4], 7)
     yield case("end at the first token", [1, 1], 5)
     yield case("end at the last token that is allowed", [6, 4], 6)
+    yield case("padding token that the model writes itself", [5, 6, 4], 9, early=True)
 
 
 def _reach_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -318,6 +332,16 @@ def _test_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case
             states, scale = states * scale / scale, scale + 1
         return states, last_of(states, lengths)
 
+    def good_with_filled_padding(inputs, lengths):
+        states = recurrent(torch.where(mask_of(inputs, lengths), inputs, 0.0), lengths)
+        return states, last_of(states, lengths)
+
+    def good_up_to_the_limit(inputs, lengths):
+        states = recurrent(inputs, lengths)
+        padding = (inputs * ~mask_of(inputs, lengths)).sum(dim=(1, 2)).unsqueeze(1)
+        change = 4e-6 * torch.sin(7 * padding * torch.arange(1, d_state + 1))
+        return states + change.unsqueeze(1), last_of(states, lengths) + change
+
     def reads_to_the_end(inputs, lengths):
         states = recurrent(inputs, lengths)
         return states * mask_of(inputs, lengths), states[:, -1]
@@ -373,6 +397,8 @@ def _test_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case
         (True, good_with_zeros, "Its states at padding are 0."),
         (True, good_up_to_rounding, "The padding changes only how it rounds."),
         (True, good_attention, "It attends to all tokens and not to padding."),
+        (True, good_with_filled_padding, "It writes 0 into the padding before it reads."),
+        (True, good_up_to_the_limit, "The padding changes its results by less than 1e-5."),
         (False, attends_to_all, "It attends to padding, too."),
         (False, means_over_all, "Its summary is the mean over all positions."),
         (False, backwards, "It reads from the right, so that it begins in the padding."),
@@ -511,6 +537,29 @@ def _encode_wrapped(states: Tensor, lengths: Tensor, state: Tensor) -> Tensor:
     return states[torch.arange(len(states)), lengths - 1]
 
 
+def _empty(pick: Callable) -> Callable:
+    """Builds an encoder that takes last states out of states that are 0 at padding."""
+
+    def encode(step, inputs, lengths, state):
+        states = _read(step, inputs, state) * _real(inputs, lengths)
+        return states, states[torch.arange(len(states)), pick(lengths)]
+
+    return encode
+
+
+def _encode_one_more(step, inputs, lengths, state):
+    return _encode()(step, inputs, (lengths + 1).clamp(max=inputs.shape[1]), state)
+
+
+def _encode_lengths_across(step, inputs, lengths, state):
+    states = []
+    for j, x in enumerate(inputs.unbind(1)):
+        new = step(x, state)
+        states.append(new * (j < lengths))
+        state = torch.where(j < lengths, new, state)
+    return torch.stack(states, dim=1), state
+
+
 def _encode_shortest(step, inputs, lengths, state):
     return _encode()(step, inputs, lengths.min().expand_as(lengths), state)
 
@@ -541,6 +590,13 @@ def _over_sentences(losses: Tensor, real: Tensor) -> Tensor:
 
 def _log_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     return -logits.softmax(-1).gather(2, targets.unsqueeze(2)).squeeze(2).log()
+
+
+def _with_epsilon(epsilon: float) -> Callable:
+    def losses(logits: Tensor, targets: Tensor) -> Tensor:
+        return -(logits.softmax(-1).gather(2, targets.unsqueeze(2)).squeeze(2) + epsilon).log()
+
+    return losses
 
 
 def _over_places(logits: Tensor, targets: Tensor) -> Tensor:
@@ -578,6 +634,22 @@ def _decode(
     return decode
 
 
+def _decode_forgetful(known: Callable, stop: Callable) -> Callable:
+    """Builds greedy decoding that knows only the last token of each row."""
+
+    def decode(step, state, start, end, padding, max_length):
+        token, written = torch.full((len(state),), start), []
+        for _ in range(max_length):
+            logits, state = step(token, state)
+            token = torch.where(known(token, end, padding), padding, logits.argmax(1))
+            written.append(token)
+            if stop(token, end, padding):
+                break
+        return torch.stack(written, dim=1)
+
+    return decode
+
+
 def _started(tokens: Tensor, start: int, end: int, padding: int, max_length: int) -> Tensor:
     return torch.cat([torch.full_like(tokens[:, :1], start), tokens], dim=1)
 
@@ -595,11 +667,11 @@ def _filled_up(tokens: Tensor, start: int, end: int, padding: int, max_length: i
     return F.pad(tokens, (0, max_length - tokens.shape[1]), value=padding)
 
 
-def _jacobian(read: Callable, inputs: Tensor, at: int = -1) -> Tensor:
+def _jacobian(read: Callable, inputs: Tensor, at: int | slice = -1) -> Tensor:
     return torch.autograd.functional.jacobian(lambda x: read(x)[at], inputs)  # (d_state, length, d_input)
 
 
-def _reach(norm: Callable, at: int = -1, flip: bool = True) -> Callable:
+def _reach(norm: Callable, at: int | slice = -1, flip: bool = True) -> Callable:
     """Builds the reach of a gradient with one wrong part."""
 
     def reach(read: Callable, inputs: Tensor) -> Tensor:
@@ -616,6 +688,11 @@ def _frobenius(jacobian: Tensor) -> Tensor:
 def _reach_of_sum(read: Callable, inputs: Tensor) -> Tensor:
     inputs = inputs.detach().requires_grad_()
     return torch.autograd.grad(read(inputs)[-1].sum(), inputs)[0].norm(dim=1).flip(0)
+
+
+def _reach_of_norm(read: Callable, inputs: Tensor) -> Tensor:
+    inputs = inputs.detach().requires_grad_()
+    return torch.autograd.grad(read(inputs)[-1].norm(), inputs)[0].norm(dim=1).flip(0)
 
 
 def _reach_of_all(read: Callable, inputs: Tensor) -> Tensor:
@@ -665,6 +742,18 @@ def _test(
     return test
 
 
+def _test_nan(look: Callable) -> Callable:
+    """Builds a test that puts nan into the padding, and compares as `torch.allclose` does."""
+
+    def test(encode: Callable, inputs: Tensor, lengths: Tensor) -> None:
+        real = _real(inputs, lengths)
+        before, after = encode(inputs, lengths), encode(inputs.masked_fill(~real, math.nan), lengths)
+        assert torch.allclose(look(before[0], real), look(after[0], real), atol=1e-5)
+        assert torch.allclose(before[1], after[1], atol=1e-5)
+
+    return test
+
+
 def _test_shapes(encode: Callable, inputs: Tensor, lengths: Tensor) -> None:
     assert encode(inputs, lengths)[0].shape[:2] == inputs.shape[:2]
 
@@ -694,6 +783,11 @@ def _hypotheses(
         return join(log_probability, lp, factor(beta) * covered(seen))
 
     return scores
+
+
+def _hypotheses_of_all_steps(log_probability, weights, lengths, alpha, beta):
+    penalty = ((5 + weights.shape[1]) / 6) ** alpha
+    return _hypotheses(penalty=lambda n, alpha: penalty)(log_probability, weights, lengths, alpha, beta)
 
 
 # --- The tasks. ---
@@ -753,6 +847,13 @@ ENCODE = Task(
             _encode(finish=lambda s, n, h: (s * _real(s, n)).sum(1) / n.clamp(min=1).unsqueeze(1)),
         ),
         ("empty-sentence-wraps-around", _encode(finish=_encode_wrapped)),
+        (
+            "empty-sentence-gets-first-column",
+            _encode(finish=lambda s, n, h: s[torch.arange(len(s)), (n - 1).clamp(min=0)]),
+        ),
+        ("empty-sentence-gets-zeros", _empty(lambda lengths: (lengths - 1).clamp(min=0))),
+        ("one-padding-token-read", _encode_one_more),
+        ("lengths-along-wrong-axis", _encode_lengths_across),
         ("state-starts-anew", _encode(read=_restarting)),
         ("start-state-ignored", _encode_from_zero),
         ("encodes-backwards", _encode(read=_backwards)),
@@ -772,6 +873,10 @@ TOKEN_LOSS = Task(
         ("divided-by-padding-too", _loss(reduce=lambda losses, real: (losses * real).mean())),
         ("mean-of-sentence-means", _loss(reduce=_over_sentences)),
         ("mean-of-sentence-means", _loss(reduce=lambda x, m: ((x * m).sum(1) / m.sum(1)).mean())),
+        (
+            "mean-of-sentence-means",
+            _loss(reduce=lambda x, m: ((x * m).sum(1) / m.sum(1).clamp(min=1)).mean()),
+        ),
         ("divided-by-sentences", _loss(reduce=lambda losses, real: (losses * real).sum() / len(losses))),
         ("sum-for-mean", _loss(reduce=lambda losses, real: (losses * real).sum())),
         ("loss-for-each-token", _loss(reduce=lambda losses, real: losses * real)),
@@ -788,6 +893,10 @@ TOKEN_LOSS = Task(
         ("logit-as-loss", _loss(losses=lambda logits, t: -logits.gather(2, t.unsqueeze(2)).squeeze(2))),
         ("log-of-softmax", _loss(losses=_log_of_softmax)),
         ("log-of-softmax", _loss(losses=_log_of_softmax, reduce=lambda losses, real: losses[real].mean())),
+        *(
+            ("log-with-epsilon", _loss(losses=_with_epsilon(epsilon)))
+            for epsilon in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
+        ),
         ("perplexity-for-loss", lambda *inputs: _loss()(*inputs).exp()),
     ),
     builds_on=frozenset({"masks", "qkv", "alignment"}),
@@ -806,6 +915,21 @@ GREEDY_DECODE = Task(
             _decode(stop=lambda ended, t, end: bool((t == end).all()), pad=lambda token, *_: token),
         ),
         ("stops-at-first-end", _decode(stop=lambda ended, token, end: bool(ended.any()))),
+        *(
+            ("end-not-remembered", _decode_forgetful(lambda token, end, padding: token == end, stop))
+            for stop in (
+                lambda token, end, padding: False,
+                lambda token, end, padding: bool((token == end).all()),
+                lambda token, end, padding: bool(((token == end) | (token == padding)).all()),
+            )
+        ),
+        (
+            "padding-ends-sentence",
+            _decode_forgetful(
+                lambda token, end, padding: (token == end) | (token == padding),
+                lambda token, end, padding: bool(((token == end) | (token == padding)).all()),
+            ),
+        ),
         ("end-for-padding", _decode(pad=lambda t, ended, end, p: torch.where(ended, end, t))),
         ("end-replaced-by-padding", _decode(finish=_end_padded)),
         ("end-cut-off", _decode(finish=_without_end)),
@@ -828,6 +952,9 @@ GRADIENT_REACH = Task(
     wrong=(
         ("gradient-of-sum", _reach_of_sum),
         ("gradient-of-all-states", _reach_of_all),
+        ("gradient-of-all-states", _reach(lambda j: j.square().sum((0, 1, 3)).sqrt(), at=slice(None))),
+        ("gradient-of-norm", _reach_of_norm),
+        ("norms-added-up", _reach(lambda j: j.norm(dim=2).sum(0))),
         ("gradient-of-one-entry", _reach_last_entry),
         ("gradients-pile-up", _reach_accumulated),
         ("order-of-positions", _reach(_frobenius, flip=False)),
@@ -853,6 +980,9 @@ ASSERT_IGNORES_PADDING = Task(
         ("test-of-zeros-only", _test_zero_states),
         ("test-compares-padding", _test(look=lambda states, lengths: states)),
         ("test-wants-equal-bits", _test(tolerance=0.0)),
+        ("test-too-strict", _test(tolerance=1e-6)),
+        ("test-pads-with-nan", _test_nan(lambda states, real: states * real)),
+        ("test-pads-with-nan", _test_nan(lambda states, real: states[real.squeeze(2)])),
         ("test-too-tolerant", _test(tolerance=0.1)),
         ("test-of-first-sentence", _test(rows=slice(1))),
         ("test-of-states-only", _test(summary=False)),
@@ -876,6 +1006,10 @@ HYPOTHESIS_SCORES = Task(
         ("divided-by-length", _hypotheses(penalty=lambda n, alpha: n**alpha)),
         ("length-penalty-multiplied", _hypotheses(join=lambda p, lp, cp: p * lp + cp)),
         ("exponent-as-factor", _hypotheses(penalty=lambda n, alpha: alpha * (5 + n) / 6)),
+        ("exponent-on-length-only", _hypotheses(penalty=lambda n, alpha: (5 + n**alpha) / (5 + 1**alpha))),
+        ("exponent-on-length-only", _hypotheses(penalty=lambda n, alpha: (5 + n**alpha) / 6**alpha)),
+        ("padded-length-as-n", _hypotheses_of_all_steps),
+        ("limit-after-logarithm", _hypotheses(covered=lambda seen: seen.log().clamp(max=1).sum(-1))),
         ("length-penalty-without-six", _hypotheses(penalty=lambda n, alpha: (5 + n) ** alpha)),
         ("padded-steps-counted", _hypotheses(real=lambda n, steps: torch.ones(1, steps, 1))),
         ("coverage-without-effect", _hypotheses(factor=lambda beta: 0.0)),

@@ -158,7 +158,7 @@ def _independence(fn: Callable, weights: Tensor, value: Tensor, seed: int) -> ob
         return result
     context, choices = result
     differ = (choices != choices[..., :1, :]).flatten(-2).any(-1)
-    return torch.zeros_like(context), torch.ones_like(weights) * differ[..., None, None]
+    return torch.zeros_like(context), differ.to(weights.dtype)[..., None, None]
 
 
 def _frequencies(fn: Callable, weights: Tensor, value: Tensor, seed: int) -> object:
@@ -178,7 +178,7 @@ def _same_again(fn: Callable, weights: Tensor, value: Tensor, seed: int) -> obje
     first, second = (_drawn(fn, weights, value, seed) for _ in range(2))
     if not (_is_pair(first) and _is_pair(second)):
         return first
-    return torch.zeros_like(first[0]), torch.ones_like(weights) * torch.equal(first[1], second[1])
+    return torch.zeros_like(first[0]), weights.new_full((1, 1), float(torch.equal(first[1], second[1])))
 
 
 def _draws_anew(fn: Callable, weights: Tensor, value: Tensor, seed: int) -> object:
@@ -187,7 +187,7 @@ def _draws_anew(fn: Callable, weights: Tensor, value: Tensor, seed: int) -> obje
     first, second = (fn(weights, value, generator) for _ in range(2))
     if not (_is_pair(first) and _is_pair(second)):
         return first
-    return torch.zeros_like(first[0]), torch.ones_like(weights) * (not torch.equal(first[1], second[1]))
+    return torch.zeros_like(first[0]), weights.new_full((1, 1), float(not torch.equal(first[1], second[1])))
 
 
 def _hard_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case]:
@@ -212,22 +212,22 @@ def _hard_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[Case
         yield case(stage, _facts, queries, *batch, note=facts)
     anew = "Here choices says whether the queries draw independently (1 if so): not all the same key."
     yield case("each query for itself", _independence, 40, note=anew)
-    yield case("each query for itself, batch", _independence, 13, 3, note=anew)
+    yield case("each query for itself in a batch", _independence, 13, 3, note=anew)
     note = (
         f"Here choices holds the part of {DRAWS} draws that chose each key; expected are the weights. "
         "And context says whether sentences with equal weights draw differently (1 if so)."
     )
-    for stage, few in (("frequencies", [0.75, 0.25]), ("frequencies, other weights", [0.5, 0.3, 0.1, 0.1])):
+    for stage, few in (("frequencies", [0.75, 0.25]), ("frequencies of other weights", [0.5, 0.3, 0.1, 0.1])):
         weights = torch.tensor([*few, *[0.0] * (keys - len(few))], dtype=torch.float64)
         weights = weights[torch.randperm(keys, generator=generator)].unsqueeze(0).to(dtype)
         inputs = case(stage, _frequencies, 1).inputs | {"weights": weights}
         yield Case(stage, inputs, call=_frequencies, tolerance=0.035, note=note)
     again = "Here choices says whether two calls with the same seed draw the same keys (1 if so)."
     yield case("same seed", _same_again, 40, note=again)
-    yield case("same seed, batch", _same_again, 13, 3, note=again)
+    yield case("same seed in a batch", _same_again, 13, 3, note=again)
     later = "Here choices says whether a second call with the same generator draws anew (1 if so)."
     yield case("second call", _draws_anew, 40, note=later)
-    yield case("second call, batch", _draws_anew, 13, 3, note=later)
+    yield case("second call in a batch", _draws_anew, 13, 3, note=later)
     note = "Here one key of each query has the weight 1, so that it is drawn for sure."
     yield case("one key with all the weight", _drawn, queries, sure=True, note=note)
     yield case("gradient", _drawn, queries, sure=True, gradient=True)
@@ -536,9 +536,9 @@ WRONG_SOFTMAX: tuple[tuple[str, Callable], ...] = (
     ("window-after-softmax", lambda scores, seen: scores.softmax(-1) * seen),
     ("window-as-zero-score", lambda scores, seen: (scores * seen).softmax(-1)),
     ("window-inverted", lambda scores, seen: softmax(scores, ~seen)),
-    ("empty-row-nan", lambda scores, seen: scores.masked_fill(~seen, -INFINITY).softmax(-1)),
-    ("empty-row-uniform", lambda scores, seen: scores.masked_fill(~seen, -1e9).softmax(-1)),
-    ("empty-row-nan-gradient", _softmax_additive),
+    ("empty-window-nan", lambda scores, seen: scores.masked_fill(~seen, -INFINITY).softmax(-1)),
+    ("empty-window-uniform", lambda scores, seen: scores.masked_fill(~seen, -1e9).softmax(-1)),
+    ("empty-window-nan-gradient", _softmax_additive),
     ("exp-overflow", _softmax_exp),
 )
 
@@ -615,6 +615,22 @@ def _local_p_scores(state, scores, lengths, weight, vector, radius):
     return softmax(scores * _gaussian(distance, radius), seen), positions
 
 
+def _local_p_centre(change: Callable) -> Callable:
+    """Builds local-p with another centre than the position that it returns."""
+
+    def weights(state, scores, lengths, weight, vector, radius):
+        positions = _position(state, scores, lengths, weight, vector)
+        result = _local_p(position=lambda *inputs: change(positions))
+        return result(state, scores, lengths, weight, vector, radius)[0], positions
+
+    return weights
+
+
+def _local_p_padding(state, scores, lengths, weight, vector, radius):
+    weights, positions = _local_p(padded=False)(state, scores, lengths, weight, vector, radius)
+    return weights * (torch.arange(scores.shape[-1]) < lengths.view(-1, 1, 1)), positions
+
+
 def _renormalised(weights: Tensor) -> Tensor:
     total = weights.sum(-1, keepdim=True)
     return weights / total.masked_fill(total == 0, 1.0)
@@ -688,7 +704,9 @@ SCORE_FUNCTION_LOSS = Task(
         ("baseline-includes-itself", _loss(lambda losses: losses.mean(0))),
         ("no-baseline", _loss(torch.zeros_like)),
         ("baseline-over-batch", _loss(lambda losses: losses.mean(1, keepdim=True))),
+        ("baseline-over-batch", _loss(lambda x: (x.sum(1, keepdim=True) - x) / (x.shape[1] - 1))),
         ("baseline-over-everything", _loss(torch.mean)),
+        ("floor-for-constant", _loss(advantage=lambda losses, b: (losses - b).floor().detach())),
         ("left-out-but-divided-by-all", _loss(lambda losses: (losses.sum(0) - losses) / len(losses))),
         ("advantage-not-detached", _loss(advantage=lambda losses, b: losses - b)),
         ("baseline-not-detached", _loss(advantage=lambda losses, b: losses.detach() - b)),
@@ -782,6 +800,10 @@ LOCAL_P_WEIGHTS = Task(
         ("window-around-rounded-position", _local_p_rounded),
         ("window-without-ends", _local_p(window=lambda distance, radius: distance.abs() < radius)),
         ("position-rounded", _local_p(position=lambda *inputs: _position(*inputs).round())),
+        ("position-rounded", _local_p_centre(torch.round)),
+        ("position-without-gradient", _local_p_centre(torch.Tensor.detach)),
+        ("padding-in-softmax", _local_p_padding),
+        ("sigma-rounded-down", _local_p(gaussian=lambda d, radius: _gaussian(d, 2 * (radius // 2)))),
         ("position-without-sigmoid", _local_p(position=partial(_position, outer=lambda x: x))),
         ("position-without-tanh", _local_p(position=partial(_position, inner=lambda x: x))),
         ("position-without-length", _local_p(position=partial(_position, size=lambda scores, lengths: 1))),
@@ -812,6 +834,7 @@ SPAN_WEIGHTS = Task(
         ("ramp-after-softmax", lambda e, z, r: softmax(e, _share(e, z, r) > 0) * _share(e, z, r)),
         ("ramp-after-full-softmax", lambda e, z, r: e.softmax(-1) * _share(e, z, r)),
         ("ramp-on-scores", lambda e, z, r: softmax(e * _share(e, z, r), _share(e, z, r) > 0)),
+        ("ramp-on-scores", lambda e, z, r: (e * _share(e, z, r)).softmax(-1)),
         ("ramp-above-one", _span(lambda e, z, r: ((r + z - _distance(e).abs()) / r).clamp(min=0))),
         (
             "ramp-below-zero",
@@ -824,8 +847,8 @@ SPAN_WEIGHTS = Task(
         ("span-to-the-end-of-ramp", _span(lambda e, z, r: (_distance(e).abs() < z + r).to(e.dtype) + 0 * z)),
         ("distance-with-sign", _span(lambda e, z, r: ((r + z - _distance(e)) / r).clamp(0, 1))),
         ("span-without-gradient", lambda e, z, r: _span()(e, z.detach(), r)),
-        ("empty-row-nan", _span_nan),
-        ("empty-row-nan-gradient", _span_log),
+        ("empty-window-nan", _span_nan),
+        ("empty-window-nan-gradient", _span_log),
         ("exp-overflow", _span_exp),
         ("window-scaled-up-late", _span_late),
         ("window-ignored", lambda e, z, r: e.softmax(-1) + 0 * z),

@@ -44,6 +44,7 @@ def build_notebook(text: str) -> NotebookNode:
         cell.id = name if used[name] == 1 else f"{name}-{used[name]}"
         if is_grade(cell) and not is_solution(cell):
             hidden = "".join(HIDDEN_REGION.findall(cell.source))
+            cell.metadata["tags"] = ["raises-exception"]  # "Run All" goes on past a failed check
             cell.metadata["attncourse"] = {"hidden_tests": len(re.findall(r"\bcheck_\w+\(", hidden))}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook

@@ -1219,3 +1219,38 @@ def log_decay_scores(query, key, strength, rate):
     distance = (torch.arange(keys) - torch.arange(keys - queries, keys)[:, None]).abs()
     decay = F.softplus(strength) * torch.log(1 + F.softplus(rate) * distance)
     return query @ key.mT / query.shape[-1] ** 0.5 - decay
+
+
+@wrong("rotary-over-heads")
+def rotate(inputs, start=0):
+    heads, width = inputs.shape[1], inputs.shape[-1]
+    position = torch.arange(start, start + heads, dtype=torch.float32)
+    angle = torch.outer(position, 10000.0 ** (-torch.arange(0, width, 2) / width))
+    cos, sin = angle.cos().to(inputs.dtype), angle.sin().to(inputs.dtype)
+    x, y = inputs[..., 0::2], inputs[..., 1::2]
+    return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
+
+
+@wrong("slopes-exponent-whole")
+def alibi_bias(heads, queries, past=0):
+    slopes = torch.tensor([2.0 ** (-8 * h // heads) for h in range(1, heads + 1)])
+    distance = (torch.arange(past + queries) - torch.arange(past, past + queries)[:, None]).abs()
+    return -slopes[:, None, None] * distance
+
+
+@wrong("softplus-overflow")
+def log_decay_scores(query, key, strength, rate):
+    queries, keys = query.shape[-2], key.shape[-2]
+    distance = (torch.arange(keys) - torch.arange(keys - queries, keys)[:, None]).abs()
+    a = torch.log(1 + torch.exp(strength))[:, None, None]
+    r = torch.log(1 + torch.exp(rate))[:, None, None]
+    return query @ key.mT / query.shape[-1] ** 0.5 - a * torch.log(1 + r * distance)
+
+
+@wrong("rate-times-one-plus-distance")
+def log_decay_scores(query, key, strength, rate):
+    queries, keys = query.shape[-2], key.shape[-2]
+    distance = (torch.arange(keys) - torch.arange(keys - queries, keys)[:, None]).abs()
+    a = torch.nn.functional.softplus(strength)[:, None, None]
+    r = torch.nn.functional.softplus(rate)[:, None, None]
+    return query @ key.mT / query.shape[-1] ** 0.5 - a * torch.log(r * (1 + distance))

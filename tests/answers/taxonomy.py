@@ -725,7 +725,7 @@ def local_m_weights(scores, radius):
     return scores.masked_fill(~seen, float("-inf")).softmax(dim=-2).nan_to_num()
 
 
-@wrong("empty-row-nan")
+@wrong("empty-window-nan")
 def local_m_weights(scores, radius):
     t = torch.arange(scores.shape[-2]).unsqueeze(1)
     s = torch.arange(scores.shape[-1])
@@ -733,7 +733,7 @@ def local_m_weights(scores, radius):
     return scores.masked_fill(~seen, float("-inf")).softmax(dim=-1)
 
 
-@wrong("empty-row-uniform")
+@wrong("empty-window-uniform")
 def local_m_weights(scores, radius):
     t = torch.arange(scores.shape[-2]).unsqueeze(1)
     s = torch.arange(scores.shape[-1])
@@ -741,7 +741,7 @@ def local_m_weights(scores, radius):
     return scores.masked_fill(~seen, -1e9).softmax(dim=-1)
 
 
-@wrong("empty-row-nan-gradient")
+@wrong("empty-window-nan-gradient")
 def local_m_weights(scores, radius):
     t = torch.arange(scores.shape[-2]).unsqueeze(1)
     s = torch.arange(scores.shape[-1])
@@ -1041,7 +1041,7 @@ def local_p_weights(state, scores, lengths, weight, vector, radius):
     return weights * torch.exp(-(distance**2) / (2 * sigma**2)), positions
 
 
-@wrong("empty-row-nan")
+@wrong("empty-window-nan")
 def local_p_weights(state, scores, lengths, weight, vector, radius):
     positions = lengths[:, None] * torch.sigmoid(torch.tanh(state @ weight.mT) @ vector)
     source = torch.arange(scores.shape[-1])
@@ -1230,7 +1230,7 @@ def span_weights(scores, span, ramp):
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
-@wrong("empty-row-nan")
+@wrong("empty-window-nan")
 def span_weights(scores, span, ramp):
     targets, source = scores.shape[-2:]
     distance = (torch.arange(source) - torch.arange(targets)[:, None]).abs()
@@ -1241,7 +1241,7 @@ def span_weights(scores, span, ramp):
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-@wrong("empty-row-nan-gradient")
+@wrong("empty-window-nan-gradient")
 def span_weights(scores, span, ramp):
     targets, source = scores.shape[-2:]
     distance = (torch.arange(source) - torch.arange(targets)[:, None]).abs()
@@ -1265,3 +1265,67 @@ def span_weights(scores, span, ramp):
     share = ((ramp + span - distance) / ramp).clamp(0, 1)
     weights = F.softmax(scores, dim=-1) * share
     return weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+@wrong("ramp-on-scores")
+def span_weights(scores, span, ramp):
+    targets, source = scores.shape[-2:]
+    distance = (torch.arange(source) - torch.arange(targets)[:, None]).abs()
+    share = ((ramp + span - distance) / ramp).clamp(0, 1)
+    return torch.softmax(share * scores, dim=-1)
+
+
+@wrong("floor-for-constant")
+def score_function_loss(losses, log_probability):
+    baseline = (losses.sum(0) - losses) / (len(losses) - 1)
+    return (losses + torch.floor(losses - baseline) * log_probability).mean()
+
+
+@wrong("baseline-over-batch")
+def score_function_loss(losses, log_probability):
+    baseline = (losses.sum(1, keepdim=True) - losses) / (losses.shape[1] - 1)
+    return (losses + (losses - baseline).detach() * log_probability).mean()
+
+
+@wrong("position-rounded")
+def local_p_weights(state, scores, lengths, weight, vector, radius):
+    positions = lengths[:, None] * torch.sigmoid(torch.tanh(state @ weight.mT) @ vector)
+    source = torch.arange(scores.shape[-1])
+    distance = source - positions.round().unsqueeze(-1)
+    far, padding = distance.abs() > radius, source >= lengths.view(-1, 1, 1)
+    weights = torch.softmax(scores.masked_fill(far | padding, float("-inf")), dim=-1)
+    weights = weights.masked_fill(far | padding, 0.0)
+    return weights * torch.exp(-(distance**2) / (2 * (radius / 2) ** 2)), positions
+
+
+@wrong("position-without-gradient")
+def local_p_weights(state, scores, lengths, weight, vector, radius):
+    positions = lengths[:, None] * torch.sigmoid(torch.tanh(state @ weight.mT) @ vector)
+    source = torch.arange(scores.shape[-1])
+    distance = source - positions.detach().unsqueeze(-1)
+    far, padding = distance.abs() > radius, source >= lengths.view(-1, 1, 1)
+    weights = torch.softmax(scores.masked_fill(far | padding, float("-inf")), dim=-1)
+    weights = weights.masked_fill(far | padding, 0.0)
+    return weights * torch.exp(-(distance**2) / (2 * (radius / 2) ** 2)), positions
+
+
+@wrong("padding-in-softmax")
+def local_p_weights(state, scores, lengths, weight, vector, radius):
+    positions = lengths[:, None] * torch.sigmoid(torch.tanh(state @ weight.mT) @ vector)
+    source = torch.arange(scores.shape[-1])
+    distance = source - positions.unsqueeze(-1)
+    far, padding = distance.abs() > radius, source >= lengths.view(-1, 1, 1)
+    weights = torch.softmax(scores.masked_fill(far, float("-inf")), dim=-1)
+    weights = weights.masked_fill(far | padding, 0.0)
+    return weights * torch.exp(-(distance**2) / (2 * (radius / 2) ** 2)), positions
+
+
+@wrong("sigma-rounded-down")
+def local_p_weights(state, scores, lengths, weight, vector, radius):
+    positions = lengths[:, None] * torch.sigmoid(torch.tanh(state @ weight.mT) @ vector)
+    source = torch.arange(scores.shape[-1])
+    distance = source - positions.unsqueeze(-1)
+    far, padding = distance.abs() > radius, source >= lengths.view(-1, 1, 1)
+    weights = torch.softmax(scores.masked_fill(far | padding, float("-inf")), dim=-1)
+    weights = weights.masked_fill(far | padding, 0.0)
+    return weights * torch.exp(-(distance**2) / (2 * (radius // 2) ** 2)), positions

@@ -57,7 +57,7 @@ MISCONCEPTIONS = {
     ),
     "sine-and-cosine-swapped": Misconception(
         "Sine and cosine have changed places.",
-        "the row of position 0, or the matrix that shifts by 0",
+        "what the sine and the cosine of 0 are, and where each of them should stand",
         "position-sinusoidal",
     ),
     "positions-from-one": Misconception(
@@ -302,6 +302,11 @@ MISCONCEPTIONS = {
         "the slope of the last head, for different numbers of heads",
         "position-bias",
     ),
+    "slopes-exponent-whole": Misconception(
+        "The exponents are rounded down to whole numbers.",
+        "the exponents of the slopes for 16 heads",
+        "position-bias",
+    ),
     "slopes-one-formula": Misconception(
         "The formula for powers of two is used for other numbers of heads, too.",
         "the rule for numbers of heads that are no power of two",
@@ -394,6 +399,16 @@ MISCONCEPTIONS = {
         "the first term of the formula",
         "position-bias",
     ),
+    "softplus-overflow": Misconception(
+        "For a large parameter the exponential function overflows, and the result is infinite or nan.",
+        "the softplus of 200: nearly 200, but what is exp(200) in float32?",
+        "position-bias",
+    ),
+    "rate-times-one-plus-distance": Misconception(
+        "The 1 is added to the distance before the product with the rate.",
+        "the decay at the distance 0, which should be 0",
+        "position-bias",
+    ),
     "decay-linear": Misconception(
         "The decay grows in proportion to the distance: the logarithm is missing.",
         "how much the decay changes from distance 100 to 101, in the formula and in your code",
@@ -441,7 +456,7 @@ MISCONCEPTIONS = {
     ),
     "distance-signed": Misconception(
         "The distance is negative on one side, where the logarithm has no value or the decay the wrong sign.",
-        "what the formula puts around q - k",
+        "what the formula puts around the difference of the two positions",
         "position-bias",
     ),
     "heads-on-the-key-axis": Misconception(

@@ -156,6 +156,26 @@ MISCONCEPTIONS = {
         "your index for a sentence of length 0",
         "seq2seq-padding",
     ),
+    "empty-sentence-gets-first-column": Misconception(
+        "A sentence without tokens gets the first column: the state after one token of padding.",
+        "your index for a sentence of length 0",
+        "seq2seq-padding",
+    ),
+    "empty-sentence-gets-zeros": Misconception(
+        "The last state of a sentence without tokens is 0. It has read nothing since the first state.",
+        "what the docstring says about a sentence of length 0",
+        "seq2seq-padding",
+    ),
+    "one-padding-token-read": Misconception(
+        "In each sentence one token of padding counts as a token, in the states and in the last state.",
+        "the number of the last token in a sentence of n tokens, when counting starts at 0",
+        "seq2seq-padding",
+    ),
+    "lengths-along-wrong-axis": Misconception(
+        "With one sentence this works. With several, the lengths lie along another axis than the sentences.",
+        "the shapes of the two things that you compare or combine, axis by axis",
+        "seq2seq-padding",
+    ),
     "state-starts-anew": Misconception(
         "Each token is read from the first state: nothing is remembered.",
         "which state you hand to the cell at the second token",
@@ -257,6 +277,11 @@ MISCONCEPTIONS = {
         "how to get the logarithm of a softmax without the softmax",
         "seq2seq-loss",
     ),
+    "log-with-epsilon": Misconception(
+        "A small number keeps the probability away from 0. So no loss can be larger than a certain number.",
+        "the loss of a token whose logit is 1000 below the largest",
+        "seq2seq-loss",
+    ),
     "perplexity-for-loss": Misconception(
         "This is the perplexity, the exponential of the loss.",
         "the last step of your function",
@@ -281,6 +306,16 @@ MISCONCEPTIONS = {
     "stops-at-first-end": Misconception(
         "Writing stops for all sentences when the first one ends.",
         "whether `any` or `all` sentences have to have ended",
+        "seq2seq-decoding",
+    ),
+    "end-not-remembered": Misconception(
+        "Only the first token behind the end becomes padding. Then the row is written on.",
+        "what your function still knows two steps after the end of a row",
+        "seq2seq-decoding",
+    ),
+    "padding-ends-sentence": Misconception(
+        "A padding token that the model writes itself counts as an end.",
+        "how your function tells a row that has ended from one that has not",
         "seq2seq-decoding",
     ),
     "end-for-padding": Misconception(
@@ -340,8 +375,18 @@ MISCONCEPTIONS = {
         "seq2seq-reach",
     ),
     "gradient-of-all-states": Misconception(
-        "This is the gradient of the sum of all states, not of the last one.",
+        "All states are looked at, not the last one alone.",
         "which state the question is about",
+        "seq2seq-reach",
+    ),
+    "gradient-of-norm": Misconception(
+        "This is the gradient of one number, the norm of the state.",
+        "how many derivatives one input has, when the state has several entries",
+        "seq2seq-reach",
+    ),
+    "norms-added-up": Misconception(
+        "The norms of the single rows are added up, one for each entry of the state.",
+        "what stands under the root in the formula",
         "seq2seq-reach",
     ),
     "gradient-of-one-entry": Misconception(
@@ -396,7 +441,7 @@ MISCONCEPTIONS = {
     ),
     # A test that the learner writes.
     "test-lets-all-pass": Misconception(
-        "Your test lets every encoder pass: nothing that could differ is compared and asserted.",
+        "Your test lets every encoder pass: nothing differs between your two runs, or nothing is asserted.",
         "what you run twice, what you change in between, and where your `assert` stands",
         "seq2seq-test",
     ),
@@ -413,6 +458,16 @@ MISCONCEPTIONS = {
     "test-wants-equal-bits": Misconception(
         "Your test wants results that are equal to the last bit, and fails right encoders that round.",
         "how large a difference the task allows",
+        "seq2seq-test",
+    ),
+    "test-too-strict": Misconception(
+        "Your test allows smaller differences than the task does, and fails a right encoder.",
+        "what `torch.allclose` allows when you do not say how much",
+        "seq2seq-test",
+    ),
+    "test-pads-with-nan": Misconception(
+        "Your test puts nan into the padding. As 0 times nan is nan, right encoders fail, too.",
+        "which numbers padding may hold",
         "seq2seq-test",
     ),
     "test-too-tolerant": Misconception(
@@ -436,7 +491,7 @@ MISCONCEPTIONS = {
         "seq2seq-test",
     ),
     "test-sets-zeros": Misconception(
-        "Your test sets the padding to 0. Where it was 0 already, nothing changes.",
+        "Where the padding was 0, your new padding is 0 again, and nothing changes.",
         "inputs whose padding is 0 from the beginning",
         "seq2seq-test",
     ),
@@ -476,6 +531,21 @@ MISCONCEPTIONS = {
         "the divisor for α = 0, which should be 1",
         "seq2seq-rescore",
     ),
+    "exponent-on-length-only": Misconception(
+        "The exponent belongs to the length alone; the 5 is added after it.",
+        "the brackets in the formula of lp",
+        "seq2seq-rescore",
+    ),
+    "padded-length-as-n": Misconception(
+        "All hypotheses get the same penalty for length: n is the number of steps of the tensor.",
+        "the penalty of a short hypothesis and of a long one",
+        "seq2seq-rescore",
+    ),
+    "limit-after-logarithm": Misconception(
+        "The limit of 1 is applied to the logarithm, not to the sum.",
+        "which comes first in the formula, the minimum or the logarithm",
+        "seq2seq-rescore",
+    ),
     "length-penalty-without-six": Misconception(
         "The divisor lacks its own divisor, 6 to the power of α.",
         "the divisor for a sentence of one token, which should be 1",
@@ -497,7 +567,7 @@ MISCONCEPTIONS = {
         "seq2seq-rescore",
     ),
     "coverage-not-limited": Misconception(
-        "A source position that was read several times earns a bonus: the limit of 1 is missing.",
+        "A source position that was read several times earns a bonus: the sum has no limit of 1.",
         "the sign of the logarithm of a number above 1",
         "seq2seq-rescore",
     ),

@@ -17,7 +17,7 @@ MISCONCEPTIONS = {
     "softmax-before-draw": Misconception(
         "Keys are drawn with probabilities in proportion to exp(weight), not to the weight: "
         "weights were taken for scores.",
-        "what your function of PyTorch expects, probabilities or logits; or what Gumbel noise is added to",
+        "what your function of PyTorch expects, probabilities or logits; or what you add noise to",
         "taxonomy-hard",
     ),
     "uniform-noise-on-weights": Misconception(
@@ -98,22 +98,27 @@ MISCONCEPTIONS = {
     ),
     "advantage-not-detached": Misconception(
         "The value is right, but gradients flow through the difference of loss and baseline as well.",
-        "the sign ⌊ ⌋ in the formula: what it encloses counts as a constant",
+        "sg in the formula: what stands in its brackets counts as a constant",
         "taxonomy-estimate",
     ),
     "baseline-not-detached": Misconception(
         "The value is right, but gradients flow through the baseline.",
-        "what exactly the sign ⌊ ⌋ in the formula encloses",
+        "what exactly stands in the brackets of sg in the formula",
         "taxonomy-baseline",
     ),
     "only-baseline-detached": Misconception(
         "The value is right, but in the difference only the baseline is a constant, and the loss is not.",
-        "what exactly the sign ⌊ ⌋ in the formula encloses",
+        "what exactly stands in the brackets of sg in the formula",
         "taxonomy-estimate",
     ),
     "sign-of-rewards": Misconception(
         "The sign is that for rewards. Here losses come in, and a small loss is good.",
         "whether a draw with a loss above the baseline should become more probable",
+        "taxonomy-estimate",
+    ),
+    "floor-for-constant": Misconception(
+        "The difference is rounded down to a whole number. It should keep its value, as a constant.",
+        "what the text says about sg",
         "taxonomy-estimate",
     ),
     "probability-for-logarithm": Misconception(
@@ -185,12 +190,12 @@ MISCONCEPTIONS = {
     ),
     "window-inverted": Misconception(
         "The window is left out, and the keys outside it share the weight.",
-        "for one query, the keys that have a weight",
+        "for one target, the keys that have a weight",
         "taxonomy-local",
     ),
     "window-ignored": Misconception(
         "There is no window: all keys get weight.",
-        "the weights of keys that are far from the query's position",
+        "the weights of keys that are far from the target's position",
         "taxonomy-local",
     ),
     "window-without-ends": Misconception(
@@ -238,6 +243,21 @@ MISCONCEPTIONS = {
         "how many keys the first target position sees, and what a target far behind the source sees",
         "taxonomy-local",
     ),
+    "empty-window-nan": Misconception(
+        "A target for which no key is left gets nan.",
+        "a row in which all keys are excluded, and what its softmax divides by",
+        "taxonomy-local",
+    ),
+    "empty-window-uniform": Misconception(
+        "A target for which no key is left spreads its weight over excluded keys; its weights should be 0.",
+        "a row in which all keys are excluded, and what a very low but finite score does there",
+        "taxonomy-local",
+    ),
+    "empty-window-nan-gradient": Misconception(
+        "The weights are right, but where a target has no key left, the gradient is nan.",
+        "whether nan appears on the way and is replaced later: its gradient is nan all the same",
+        "taxonomy-local",
+    ),
     "window-scaled-up-late": Misconception(
         "The softmax runs over all keys, and what is left for the near ones is scaled up. "
         "Where a far key has a high score, almost nothing is left to scale up.",
@@ -268,6 +288,21 @@ MISCONCEPTIONS = {
     "sigma-is-radius": Misconception(
         "The standard deviation is the radius; it should be half of it.",
         "the value of σ in the text",
+        "taxonomy-local-p",
+    ),
+    "sigma-rounded-down": Misconception(
+        "The standard deviation is rounded down to a whole number.",
+        "the value of your σ for the radius 3",
+        "taxonomy-local-p",
+    ),
+    "position-without-gradient": Misconception(
+        "The weights are right, but no gradient reaches the position through them.",
+        "whether the position leaves PyTorch on its way to the Gaussian factor",
+        "taxonomy-local-p",
+    ),
+    "padding-in-softmax": Misconception(
+        "Padding takes part in the softmax, and its weights are set to 0 afterwards.",
+        "over which keys the denominator of the softmax adds up",
         "taxonomy-local-p",
     ),
     "sigma-not-squared": Misconception(
@@ -382,7 +417,7 @@ MISCONCEPTIONS = {
         "taxonomy-span",
     ),
     "distance-with-sign": Misconception(
-        "The distance has a sign: all keys before the query's position count as near.",
+        "The distance has a sign: all keys before the target's position count as near.",
         "the distance of a key three positions before, and three positions behind",
         "taxonomy-span",
     ),
