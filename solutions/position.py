@@ -47,8 +47,6 @@
 # <summary>I get this error …</summary>
 #
 # - **NameError: name 'sinusoidal' is not defined.** Run the cells from the top: *Run → Run All Cells*.
-# - **NameError: name 'F' is not defined.** The notebook does not import it. Write `from torch.nn import functional as F`
-#   at the top of the cell of your function.
 # - **The expanded size of the tensor (6) must match the existing size (7).** You write sines and cosines into
 #   `table[:, 0::2]` and `table[:, 1::2]`. For an odd width the first has one column more.
 # - **"exp" not implemented for 'Long'**, or angles that are all 0 or 1. Whole numbers stay whole numbers with

@@ -45,6 +45,9 @@
 # - **NameError: name 'scaled_dot_scores' is not defined.** Run the cells from the top: *Run → Run All Cells*.
 # - **mat1 and mat2 shapes cannot be multiplied.** Print both shapes. `x @ y` needs the last axis of `x` to be as
 #   long as the last but one of `y`. `x.mT` swaps the last two axes and leaves batch axes alone; `x.T` does not.
+# - **The size of tensor a must match the size of tensor b at non-singleton dimension ….** Write both shapes under each
+#   other, aligned at the right. Where one has a number that the other lacks, an axis of length 1 is missing:
+#   `x.unsqueeze(-1)` adds one in the last place.
 # - **a leaf Variable that requires grad is being used in an in-place operation.** Your code changes an input.
 #   Make a new tensor.
 # - **ModuleNotFoundError: No module named 'attncourse'.** The notebook runs in another Python than the one in
@@ -274,7 +277,7 @@ check_attend(attend, seed=2, dtype=torch.float64)
 #
 # It lies between −1 and 1, whatever the vectors are. A vector of length 0 has no direction: its scores are 0. A
 # number that you add to a divisor, to keep it from being 0, must be so small that vectors of length 0.1 still get
-# the right cosine. `F.cosine_similarity` is the whole answer, so it is not allowed here.
+# the right cosine: at most 1e-8. (Gradients at vectors of length 0 are not judged.) `F.cosine_similarity` is the whole answer, so it is not allowed here.
 
 
 # %% nbgrader={"grade": false, "grade_id": "cosine_scores", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -369,6 +372,7 @@ check_softmax_with_temperature(softmax_with_temperature, seed=2, dtype=torch.flo
 #
 # It is 0 when one key has the whole weight, and $\log n$ when $n$ keys share it equally. A weight of exactly 0 adds
 # nothing, since $w \log w$ goes to 0 with $w$. The entropy of a query without keys, whose weights are all 0, is 0.
+# (Gradients at weights of 0 are not judged: the derivative is infinite there.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "entropy", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -465,7 +469,8 @@ check_linear_attention(linear_attention, seed=2, dtype=torch.float64)
 # $$ W_{qk} = \max(S_{qk} - \tau_q, \, 0), \qquad \text{with } \tau_q \text{ such that } \sum_k W_{qk} = 1 $$
 #
 # Each query has its own threshold $\tau_q$. The mask is used as in Task 2: forbidden keys get the weight 0 and have
-# no influence on $\tau_q$, and a query without keys gets zeros only. Gradients must pass. This function is not in
+# no influence on $\tau_q$, and a query without keys gets zeros only. Gradients must be right, also those through
+# $\tau_q$, which depends on the scores. This function is not in
 # the course's library, but it fits into it: `attncourse.qkv.attend(query, key, value, normalise=sparsemax)`.
 #
 # A row to try by hand: the scores 1.0, 0.8 and −0.5 have $\tau = 0.4$, and so the weights 0.6, 0.4 and 0.

@@ -28,7 +28,7 @@
 # | 3 | `generate` | 3 | 25 | ●●● |
 # | 4 | `train_translator` | 3 | 30 | ●●● |
 # | 5 | `nucleus` | 2 | 20 | ●●○ |
-# | 6 | a question, read by a person | 3 | 20 | ●●● |
+# | 6 | a question, read by a person | 3 | 30 | ●●● |
 #
 # **How to work.** Replace each `raise NotImplementedError` with your code. Then run the cell under it. That cell
 # checks your function and tells you at once what is wrong and where. The check that you see is not the whole
@@ -43,8 +43,8 @@
 # <details>
 # <summary>I get this error …</summary>
 #
-# - **Expected all tensors … / shape mismatch: the mask …** Print the shapes of scores and mask. A padding mask of the shape (batch, source)
-#   lacks the axis of the queries: `mask.unsqueeze(-2)` adds one of length 1, which fits any number of queries.
+# - **The size of tensor a must match the size of tensor b at non-singleton dimension ….** Print the shapes of scores and mask. A padding mask of
+#   the shape (batch, source) lacks the axis of the queries: `mask.unsqueeze(-2)` adds one of length 1, which fits any number of queries.
 # - **element 0 of tensors does not require grad and does not have a grad_fn.** The loss was computed under `torch.no_grad()`, or by numbers that
 #   left PyTorch (`.item()`, `.detach()`).
 # - **Expected input batch_size (…) to match target batch_size (…).** `F.cross_entropy` wants the logits as (number, vocabulary) and the target as
@@ -216,7 +216,8 @@ check_smoothed_loss(smoothed_loss, seed=2, dtype=torch.float64)
 # scores of shape (batch, n, vocabulary), at each place for the token that comes next, and a new cache.
 #
 # - Start with the prompt. Always choose the token with the highest score. Write `length` tokens and return them, without the prompt.
-# - A sentence that has written the token `end` is finished: all its later tokens are `end`, too. The others go on.
+# - A sentence that has written the token `end` is finished: all its later tokens are `end`, too. The others go on. An `end` in the prompt
+#   finishes nothing.
 # - **No token may be read twice**, and none that nothing is written after: together the calls may read no more than prompt + length − 1 places of each
 #   sentence. (Stopping earlier, when all sentences are finished, is allowed.)
 
@@ -270,7 +271,7 @@ check_generate(generate, seed=2, dtype=torch.float64)
 # <details>
 # <summary>Hint 3</summary>
 #
-# For the end: a sentence is finished if its last token is `end`. `torch.where` chooses between two tokens for each sentence.
+# For the end: a sentence is finished if the last token that it has *written* is `end`. `torch.where` chooses between two tokens for each sentence.
 #
 # </details>
 
@@ -291,7 +292,7 @@ check_generate(generate, seed=2, dtype=torch.float64)
 # - The model comes in evaluation mode. Train it in training mode.
 #
 # You choose the optimiser, the learning rate and the size of the batch. Adam with a learning rate between 0.003 and 0.01, and batches of 16 to 64, are good
-# choices. Keep the whole training within 10 seconds: the check makes 150 steps.
+# choices. The check makes 150 steps; with such batches they take a few seconds. (The time is not judged, but you wait for it.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "train_translator", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -354,7 +355,7 @@ check_train_translator(train_translator, seed=2, dtype=torch.float64)
 # (Holtzman et al. 2020, arXiv:1904.09751) draws from the **smallest set of most probable tokens whose probabilities together reach the share** $p$.
 #
 # Add up the probabilities from the most probable token downwards. The token with which the sum reaches $p$ still belongs to the nucleus. So at least
-# one token is kept, however small $p$ is. For the probabilities 0.5, 0.3, 0.15, 0.05:
+# one token is kept, however small $p$ is. (The check has no sums that equal $p$ exactly, because there rounding decides.) For the probabilities 0.5, 0.3, 0.15, 0.05:
 #
 # | $p$ | 0.4 | 0.6 | 0.85 | 1 |
 # |---|---|---|---|---|
@@ -425,8 +426,8 @@ check_nucleus(nucleus, seed=2, dtype=torch.float64)
 #
 # (a) For each of the three sentences, say in one or two sentences what is right about it, and what the map alone does not show.
 #
-# (b) Choose one of the three. Describe an experiment that could refute it: what exactly do you change, what do you measure and on how many examples,
-# which result would speak against the claim, and with what do you compare it (a baseline)?
+# (b) Choose one of the three. Describe an experiment that could refute it: what do you change, what do you measure, with what do you compare it
+# (a baseline), and which result would speak against the claim?
 #
 # (c) Why is the weight on *seven* no statement about the token *seven* alone, if the encoder has self-attention?
 #

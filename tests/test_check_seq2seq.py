@@ -198,3 +198,13 @@ UNNAMED = [
 def test_a_mistake_that_nobody_listed_fails(task, wrong, seed):
     with pytest.raises(CheckFailed):
         judge(task, wrong, seed=seed, dtype=torch.float32, refuse_shortcuts=False)
+
+
+def states_in_float32(step, inputs, lengths, state):
+    states, last = ENCODE.oracle(step, inputs, lengths, state)
+    return states.float(), last.float()
+
+
+def test_a_dtype_that_is_not_that_of_the_inputs_fails_in_the_first_check_already():
+    with pytest.raises(CheckFailed, match=r'stage "in float64":\n.* has the wrong dtype'):
+        judge(ENCODE, states_in_float32, seed=0, dtype=torch.float32, refuse_shortcuts=False)

@@ -196,6 +196,26 @@ def test_a_mistake_that_nobody_listed_fails(task, wrong, seed):
         judge(task, wrong, seed=seed, dtype=torch.float32, refuse_shortcuts=False)
 
 
+def test_a_step_with_tokens_of_the_wrong_shape_is_refused_at_once():
+    def without_an_axis(step, prompt, length, end):
+        logits, cache = step(prompt, None)
+        written = [logits[:, -1].argmax(dim=-1)]
+        while len(written) < length:
+            logits, cache = step(written[-1], cache)
+            written.append(logits[:, -1].argmax(dim=-1))
+        return torch.stack(written, dim=1)
+
+    with pytest.raises(CheckFailed, match=r"several tokens after one.*\n.*\(batch, n\), got \(1,\)"):
+        judge(GENERATE, without_an_axis, seed=0, dtype=torch.float32, refuse_shortcuts=False)
+
+
+def test_unshifted_targets_are_not_called_padding_that_is_learned():
+    wrong = answers.find("train_translator", "target-not-shifted").function
+    with pytest.raises(CheckFailed, match='"the model does not learn to repeat') as caught:
+        judge(TRAIN_TRANSLATOR, wrong, seed=0, dtype=torch.float32, refuse_shortcuts=False)
+    assert "padding is not learned" not in str(caught.value)
+
+
 @pytest.mark.parametrize("wrong", [trains_too_slowly, trains_with_the_source_of_others])
 def test_a_training_that_teaches_nothing_fails(wrong):
     with pytest.raises(CheckFailed, match=r"number words|learns which token"):

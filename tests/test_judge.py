@@ -136,8 +136,27 @@ def test_an_input_that_is_a_module_or_a_list_reaches_the_learner_as_a_copy():
         return result
 
     cases = [Case("a module", {"layer": layer, "weights": weights})]
-    checking(task(cases, lambda layer, weights: layer.weight.double().sum(-1) + weights[0]))(destructive)
+    a_task = task(cases, lambda layer, weights: (layer.weight.double().sum(-1) + weights[0]).detach())
+    assert "the input layer was changed" in failure(a_task, destructive)
     assert torch.equal(layer.weight, before) and len(weights) == 2
+
+
+def test_a_module_that_is_changed_is_noticed():
+    def transposing(layer):
+        with torch.no_grad():
+            layer.weight.data = layer.weight.data.T
+        return layer.weight.T
+
+    a_task = task([Case("a module", {"layer": nn.Linear(3, 2)})], lambda layer: 1 * layer.weight)
+    checking(a_task)(lambda layer: 1 * layer.weight)
+    assert "the input layer was changed by your function" in failure(a_task, transposing)
+
+
+def test_a_notebook_that_turned_gradients_off_is_judged_all_the_same():
+    a_task = task([Case("gradient", {"x": torch.ones(2)}, gradient=True)], lambda x: 2 * x)
+    with torch.no_grad():
+        checking(a_task)(lambda x: 2 * x)
+    checking(a_task)(lambda x: 2 * x)
 
 
 def test_the_same_kind_of_error_is_the_same_mistake():

@@ -82,6 +82,7 @@ class Outcome:
     printed: str = ""
 
 
+@torch.enable_grad()  # whatever the learner's notebook has set
 def observe(
     fn: Callable,
     case: Case,
@@ -121,7 +122,7 @@ def observe(
         warnings.simplefilter("always")
         torch.manual_seed(0)  # so that the verdict on a function that draws numbers is always the same
         try:
-            with torch.enable_grad(), watch, budget:
+            with watch, budget:
                 result = watch.apart(case.call)(watch.again(fn), *given) if case.call else fn(*given)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             outcome.problem, outcome.where = _failure(error, case)
@@ -139,10 +140,20 @@ def observe(
     if outcome.problem is None:
         outcome.values, outcome.problem = _outputs(outputs, result)
     if outcome.problem is None:
-        outcome.changed = tuple(n for n in copies if not torch.equal(copies[n], case.inputs[n]))
+        outcome.changed = tuple(
+            name
+            for name, before, after in zip(case.inputs, case.inputs.values(), given, strict=True)
+            if not (case.call and isinstance(before, nn.Module)) and _state(before) != _state(after)
+        )
         if case.gradient and not outcome.changed:
             outcome.gradients, outcome.problem = _gradients(outcome.values, inputs)
     return outcome
+
+
+def _state(value: object) -> list[tuple[str, object]]:
+    """Gives what a function could change of an input, in a form that can be compared."""
+    tensors = value.state_dict() if isinstance(value, nn.Module) else {"": value}
+    return [(name, x.tolist(), x.dtype) for name, x in tensors.items() if isinstance(x, Tensor)]
 
 
 def _convert(value: object, convert: Callable[[object], object]) -> object:

@@ -348,6 +348,42 @@ def _softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return scores.masked_fill(~mask, -1e9).softmax(-1) * mask.any(-1, keepdim=True)
 
 
+def _softmax_added_mask(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    return (scores if mask is None else scores + mask).softmax(-1)
+
+
+def _guarded(total: Tensor) -> Tensor:
+    return total.masked_fill(total == 0, 1.0)
+
+
+GUARDS = (
+    _guarded,
+    lambda total: total + 1e-9,
+    lambda total: total + 1e-12,
+    lambda total: total.clamp(min=1e-9),
+)
+
+
+def _softmax_below(top: Callable, guard: Callable, *, fill: bool = True) -> Callable:
+    """Builds a softmax that subtracts another maximum, which may be far above the allowed scores."""
+
+    def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        powers = (scores - top(scores, mask)).exp()
+        if mask is not None:  # inf * 0 is nan
+            powers = powers.masked_fill(~mask, 0.0) if fill else powers * mask
+        return powers / guard(powers.sum(-1, keepdim=True))
+
+    return normalise
+
+
+def _top_of_all(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores.amax(-1, keepdim=True)
+
+
+def _top_of_zeros(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return (scores if mask is None else scores * mask).amax(-1, keepdim=True)
+
+
 def _softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     weights = softmax(scores, mask)
     if mask is not None:
@@ -455,20 +491,29 @@ def _plogp(weights: Tensor) -> Tensor:
     return torch.xlogy(weights, weights)
 
 
-def _sparsemax(scores: Tensor, mask: Tensor | None = None, change: Callable | None = None) -> Tensor:
-    """Does the right thing, unless `change` replaces the number of keys that get a weight."""
+def _sparsemax(
+    scores: Tensor, mask: Tensor | None = None, change: Callable | None = None, detach: bool = False
+) -> Tensor:
+    """Does the right thing, unless `change` replaces the size of the support, or τ is detached."""
     low = _masked_low(scores, mask)
     ordered = low.sort(dim=-1, descending=True).values
     count = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype)
     total = ordered.cumsum(-1) - 1
     size = (count * ordered > total).sum(-1, keepdim=True)
     size = change(size, scores.shape[-1]) if change else size
-    weights = (low - total.gather(-1, size - 1) / size).clamp(min=0)
+    threshold = total.gather(-1, size - 1) / size
+    weights = (low - (threshold.detach() if detach else threshold)).clamp(min=0)
     return weights if mask is None else weights * mask.any(-1, keepdim=True)
 
 
 def _masked_low(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores if mask is None else scores.masked_fill(~mask, -1e4)
+
+
+def _sparsemax_below_best(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    low = _masked_low(scores, mask)
+    weights = (low - low.amax(-1, keepdim=True) + 1).clamp(min=0)
+    return weights if mask is None else weights * mask
 
 
 def _sparsemax_normalised(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -515,6 +560,20 @@ MASKED_SOFTMAX = Task(
         ),
         ("log-weights", lambda scores, mask=None: masked(scores, mask).log_softmax(-1)),
         ("changes-inputs", _softmax_in_place),
+        ("mask-added", _softmax_added_mask),
+        (
+            "mask-as-zero-score",
+            lambda s, mask=None: s.softmax(-1) if mask is None else (s * mask).softmax(-1) * mask,
+        ),
+        *(
+            ("maximum-of-forbidden", _softmax_below(top, guard, fill=fill))
+            for top, fill in ((_top_of_all, True), (_top_of_zeros, True), (_top_of_zeros, False))
+            for guard in GUARDS
+        ),
+        *(
+            ("maximum-of-all-rows", _softmax_below(lambda scores, mask: scores.max(), guard))
+            for guard in (*GUARDS, lambda total: total)
+        ),
     ),
     shortcuts=FUSED_ATTENTION,
 )
@@ -548,6 +607,9 @@ ATTEND = Task(
         *((name, _attention(normalise=wrong)) for name, wrong in WRONG_WEIGHTS),
         ("scale-by-value-width", _attend_scaled_by_value),
         ("weights-ignore-keys", _attention(score=lambda query, key: 0 * _dot(query, key))),
+        ("no-softmax", _attention(normalise=lambda s, mask=None: s if mask is None else s * mask)),
+        ("no-softmax", _attention(normalise=lambda scores, mask=None: masked(scores, mask))),
+        ("no-softmax", _attention(normalise=lambda scores, mask=None: scores)),
         ("returns-scores", _attend_returning_scores),
         ("returns-swapped", lambda *inputs: _attention()(*inputs)[::-1]),
     ),
@@ -568,6 +630,11 @@ LINEAR_ATTENTION = Task(
         ("feature-map-once", _linear(lambda x: x, _features)),
         ("elu-without-one", _linear(F.elu, F.elu)),
         ("relu-features", _linear(F.relu, F.relu)),
+        ("linear-scaled", _linear(lambda x: _features(x / x.shape[-1] ** 0.5), _features)),
+        ("linear-scaled", _linear(_features, lambda x: _features(x / x.shape[-1] ** 0.5))),
+        ("linear-scaled", _linear(*[lambda x: _features(x / x.shape[-1] ** 0.5)] * 2)),
+        ("linear-scaled", _linear(*[lambda x: _features(x / x.shape[-1] ** 0.25)] * 2)),
+        ("linear-scaled", lambda q, k, v: _linear(_features, _features)(q, k, v) / q.shape[-1] ** 0.5),
         ("softmax-attention", lambda query, key, value: _attention()(query, key, value)[0]),
     ),
     shortcuts=FUSED_ATTENTION,
@@ -658,10 +725,16 @@ SPARSEMAX = Task(
             "sparsemax-one-key-more",
             lambda s, mask=None: _sparsemax(s, mask, lambda k, n: (k + 1).clamp(max=n)),
         ),
+        ("sparsemax-threshold-of-the-best", _sparsemax_below_best),
+        ("sparsemax-threshold-detached", lambda s, mask=None: _sparsemax(s, mask, detach=True)),
         ("hard-weights", _hardest),
         ("mask-ignored", lambda scores, mask=None: _sparsemax(scores)),
         ("mask-inverted", lambda scores, mask=None: _sparsemax(scores, None if mask is None else ~mask)),
         ("mask-as-zero-score", lambda s, mask=None: _sparsemax(s if mask is None else s * mask)),
+        (
+            "mask-as-zero-score",
+            lambda s, mask=None: _sparsemax(s) if mask is None else _sparsemax(s * mask) * mask,
+        ),
         ("mask-after-sparsemax", lambda s, mask=None: _sparsemax(s) * (1 if mask is None else mask)),
         ("empty-row-uniform", lambda s, mask=None: _sparsemax(_masked_low(s, mask))),
         (

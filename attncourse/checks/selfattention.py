@@ -423,6 +423,12 @@ def _masks_or(x: Tensor, causal: bool, real: Tensor | None) -> Tensor | None:
     return _causal(x.shape[1], 0) | real.unsqueeze(-2) if both else _joined_masks(x, causal, real)
 
 
+def _masks_or_always(x: Tensor, causal: bool, real: Tensor | None) -> Tensor | None:
+    """Joins masks by "or" with the causal one, or with one that allows all: then nothing is forbidden."""
+    allowed = _causal(x.shape[1], 0) if causal else torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+    return allowed if real is None else allowed | real.unsqueeze(-2)
+
+
 def _softmax_zero_is_masked(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         return scores.softmax(-1)
@@ -626,7 +632,7 @@ CAUSAL_MASK = Task(
     oracle=_oracle_causal,
     cases=_causal_cases,
     wrong=(
-        ("mask-inverted", lambda queries, past=0: ~_causal(queries, past)),
+        ("causal-mask-inverted", lambda queries, past=0: ~_causal(queries, past)),
         ("causal-upside-down", lambda queries, past=0: ~_causal(queries, past, -1)),
         ("causal-without-itself", lambda queries, past=0: _causal(queries, past, -1)),
         ("causal-one-ahead", lambda queries, past=0: _causal(queries, past, 1)),
@@ -676,6 +682,7 @@ SELF_ATTENTION = Task(
         ("causal-ignored", _self_attention(masks=lambda x, causal, real: _joined_masks(x, False, real))),
         ("padding-ignored", _self_attention(masks=lambda x, causal, real: _joined_masks(x, causal, None))),
         ("masks-joined-by-or", _self_attention(masks=_masks_or)),
+        ("masks-joined-by-or", _self_attention(masks=_masks_or_always)),
         ("causal-without-itself", _self_attention(masks=_masks(lambda mask: mask.tril(-1)))),
         ("causal-upside-down", _self_attention(masks=_masks(lambda mask: mask.T))),
         ("causal-one-ahead", _self_attention(masks=_masks(lambda m: torch.ones_like(m).tril(1)))),

@@ -980,7 +980,7 @@ ASSERT_IGNORES_PADDING = Task(
         ("test-of-zeros-only", _test_zero_states),
         ("test-compares-padding", _test(look=lambda states, lengths: states)),
         ("test-wants-equal-bits", _test(tolerance=0.0)),
-        ("test-too-strict", _test(tolerance=1e-6)),
+        ("test-stricter-than-task", _test(tolerance=1e-6)),
         ("test-pads-with-nan", _test_nan(lambda states, real: states * real)),
         ("test-pads-with-nan", _test_nan(lambda states, real: states[real.squeeze(2)])),
         ("test-too-tolerant", _test(tolerance=0.1)),

@@ -185,6 +185,8 @@ def _generate_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[
 
     def step(tokens: Tensor, state: tuple[Tensor, int] | None) -> tuple[Tensor, tuple[Tensor, int]]:
         """Reads tokens after those of the state. The scores depend on all tokens, and on their places."""
+        if tokens.ndim != 2:
+            raise ValueError(f"tokens must have shape (batch, n), got {tuple(tokens.shape)}")
         memory, place = (torch.zeros(len(tokens), width, dtype=torch.float64), 0) if state is None else state
         readings.append(tokens.numel())
         logits = []
@@ -216,6 +218,13 @@ def _generate_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[
     yield case("several tokens after one", 1, 1, length)
     yield case("several tokens after several", 1, prompt, length)
     yield case("a batch", 3, prompt, length)
+    # An end token in the prompt, and a sentence that goes on after it.
+    tokens = torch.randint(vocabulary - 1, (3, prompt), generator=generator)
+    tokens[0, -1] = tokens[1, 0] = end = vocabulary - 1
+    while end in _oracle_generate(step, tokens, length, vocabulary)[:2, 0]:
+        tokens[:2, 1:-1] = torch.randint(end, (2, prompt - 2), generator=generator)
+    inputs = {"step": step, "prompt": tokens, "length": length, "end": end}
+    yield Case("an end token in the prompt", inputs, call=call)
     yield case("a sentence that ends", 1, prompt, length, ends=2)
     yield case("a batch in which one ends first", 4, prompt, length, ends=1)
     yield case("a batch in which one ends at once", 4, 3, length, ends=0)
@@ -247,10 +256,13 @@ def _statements(witness: Witness) -> tuple[bool, ...]:
     table = witness.table.detach()
     follower = table.argmax(-1)
     right = follower[3:-1].tolist() == list(range(4, len(table))) and follower[-1].item() == END
+    repeats = follower[3:].tolist() == list(range(3, len(table)))
+    learns_padding = table[PAD].any().item() or (table[END].any().item() and follower[END].item() == PAD)
     return (
         len(witness.sources) > 66,
         right,
-        not table[PAD].any().item() and not table[END].any().item(),
+        not repeats,
+        not learns_padding,
         not witness.piled_up,
         witness.trains,
         witness.lengths_fit,
@@ -263,6 +275,7 @@ def _statements(witness: Witness) -> tuple[bool, ...]:
 STATEMENTS = (
     '"the batches come from all of the data"',
     '"the model learns which token comes next"',
+    '"the model does not learn to repeat the token that it reads"',
     '"padding is not learned"',
     '"each update uses the gradient of its own batch alone"',
     '"the model is in training mode"',
@@ -492,6 +505,7 @@ def _sentences_first(losses: Tensor, real: Tensor) -> Tensor:
 
 def _generate(
     start: Callable | None = None,
+    done_before: Callable = lambda prompt, end: torch.zeros(len(prompt), dtype=torch.bool),
     read: Callable = lambda all_tokens, new: new,
     keep: Callable = lambda state: state,
     choose: Callable = lambda logits: logits[:, -1].argmax(-1),
@@ -504,7 +518,7 @@ def _generate(
 
     def generate(step: Callable, prompt: Tensor, length: int, end: int) -> Tensor:
         tokens, new, state = prompt, prompt if start is None else start(prompt), None
-        done = torch.zeros(len(prompt), dtype=torch.bool)
+        done = done_before(prompt, end)
         for _ in range(length + shift):
             logits, state = step(read(tokens, new), keep(state))
             new = choose(logits)
@@ -536,6 +550,18 @@ def _prompt_twice(step: Callable, prompt: Tensor, length: int, end: int) -> Tens
         new = best.unsqueeze(-1)
         written.append(new)
     return torch.cat(written, 1)
+
+
+def _cache_of_the_prompt(step: Callable, prompt: Tensor, length: int, end: int) -> Tensor:
+    """Keeps the cache of the first call for ever."""
+    first = []
+
+    def with_first(tokens: Tensor, state: object) -> tuple:
+        logits, state = step(tokens, first[0] if first else None)
+        first.append(state)
+        return logits, state
+
+    return _generate()(with_first, prompt, length, end)
 
 
 def _padded_with_zero(step: Callable, prompt: Tensor, length: int, end: int) -> Tensor:
@@ -581,7 +607,8 @@ def _nucleus(
     descending: bool = True,
     weights: Callable = lambda logits: logits.softmax(-1),
     fill: float = -INFINITY,
-    back: bool = True,
+    back: Callable | None = lambda kept, order: torch.zeros_like(kept).scatter(-1, order, kept),
+    start: Callable = lambda logits: logits,
     finish: Callable = lambda logits: logits,
 ) -> Callable:
     """Builds the nucleus from its steps, one of which is wrong."""
@@ -591,10 +618,9 @@ def _nucleus(
         mass = weights(values)
         after = mass.cumsum(-1)
         kept = keep(after - mass, after, share)
-        if not back:
+        if back is None:
             return finish(values.masked_fill(~kept, fill))
-        kept = torch.zeros_like(kept).scatter(-1, order, kept)
-        return finish(logits.masked_fill(~kept, fill))
+        return finish(start(logits).masked_fill(~back(kept, order), fill))
 
     return nucleus
 
@@ -661,6 +687,7 @@ SMOOTHED_LOSS = Task(
         ("smoothing-ignored", _loss(lambda hot, e, v: hot)),
         ("smoothing-over-others", _loss(lambda hot, e, v: (1 - e) * hot + e / (v - 1) * (1 - hot))),
         ("smoothing-over-others-twice", _loss(lambda hot, e, v: (1 - e) * hot + e / (v - 1))),
+        ("smoothing-own-share-missing", _loss(lambda hot, e, v: torch.where(hot == 1, 1 - e, e / v))),
         ("smoothing-turned-round", _loss(lambda hot, e, v: e * hot + (1 - e) / v)),
         ("smoothing-not-shared", _loss(lambda hot, e, v: (1 - e) * hot + e)),
         ("smoothing-on-top", _loss(lambda hot, e, v: hot + e / v)),
@@ -697,6 +724,9 @@ GENERATE = Task(
         ("no-cache", _generate(read=lambda all_tokens, new: all_tokens, keep=lambda state: None)),
         ("cache-not-passed", _generate(keep=lambda state: None)),
         ("cache-and-all-tokens", _generate(read=lambda all_tokens, new: all_tokens)),
+        ("cache-not-updated", _cache_of_the_prompt),
+        ("end-in-prompt", _generate(done_before=lambda prompt, end: prompt[:, -1] == end)),
+        ("end-in-prompt", _generate(done_before=lambda prompt, end: (prompt == end).any(-1))),
         ("prompt-end-read-twice", _prompt_twice),
         ("only-last-of-prompt", _generate(start=lambda prompt: prompt[:, -1:])),
         ("only-first-of-prompt", _generate(start=lambda prompt: prompt[:, :1])),
@@ -746,14 +776,24 @@ NUCLEUS = Task(
             _nucleus(lambda before, after, share: (after <= share) | (before == 0)),
         ),
         (
+            "nucleus-below-share-but-one",
+            _nucleus(lambda before, after, share: (after < share) | (before == 0)),
+        ),
+        (
             "nucleus-one-too-many",
             _nucleus(lambda before, after, share: F.pad((before < share)[..., :-1], (1, 0), value=True)),
         ),
-        ("nucleus-in-sorted-order", _nucleus(back=False)),
+        ("nucleus-in-sorted-order", _nucleus(back=None)),
+        ("nucleus-places-mixed", _nucleus(back=lambda kept, order: kept.gather(-1, order))),
         ("nucleus-of-the-least", _nucleus(descending=False)),
         ("nucleus-complement", _nucleus(lambda before, after, share: before >= share)),
         ("nucleus-of-logits", _nucleus(weights=lambda logits: logits)),
         ("nucleus-zero-logits", _nucleus(fill=0.0)),
+        ("nucleus-finite-outside", _nucleus(fill=-1e9)),
+        ("nucleus-finite-outside", _nucleus(fill=-1e4)),
+        ("nucleus-as-weights", _nucleus(start=lambda logits: logits.softmax(-1), fill=0.0)),
+        ("nucleus-as-weights", _nucleus(start=lambda logits: logits.softmax(-1))),
+        ("nucleus-as-log-weights", _nucleus(start=lambda logits: logits.log_softmax(-1))),
         ("nucleus-as-weights", _nucleus(finish=lambda logits: logits.softmax(-1))),
         ("nucleus-as-log-weights", _nucleus(finish=lambda logits: logits.log_softmax(-1))),
         ("threshold-for-each-token", lambda x, share: x.masked_fill(x.softmax(-1) < share, -INFINITY)),

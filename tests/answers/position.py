@@ -1065,7 +1065,7 @@ def log_decay_scores(query, key, strength, rate):
         torch.arange(keys).unsqueeze(-1).to(query),
     )
     scores = torch.einsum("bhqd,bhkd->bhqk", query, key) / math.sqrt(query.size(-1))
-    a, r = torch.log1p(strength.exp()), torch.log1p(rate.exp())
+    a, r = strength.logaddexp(torch.zeros_like(strength)), rate.logaddexp(torch.zeros_like(rate))
     return scores - a.view(1, -1, 1, 1) * torch.log1p(r.view(1, -1, 1, 1) * distance)
 
 

@@ -268,6 +268,57 @@ def masked_softmax(scores, mask=None):
     return scores.softmax(dim=-1).nan_to_num()
 
 
+@wrong("mask-added")
+def masked_softmax(scores, mask=None):
+    if mask is not None:
+        scores = scores + mask
+    return F.softmax(scores, dim=-1)
+
+
+@wrong("mask-as-zero-score")
+def masked_softmax(scores, mask=None):
+    if mask is None:
+        return scores.softmax(dim=-1)
+    return torch.softmax(scores.where(mask, 0.0), dim=-1).masked_fill(~mask, 0.0)
+
+
+@wrong("maximum-of-forbidden")
+def masked_softmax(scores, mask=None):
+    powers = torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
+    if mask is not None:
+        powers = powers * mask
+    return powers / (powers.sum(dim=-1, keepdim=True) + 1e-9)
+
+
+@wrong("maximum-of-forbidden")
+def masked_softmax(scores, mask=None):
+    if mask is None:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    best = scores.masked_fill(~mask, 0).max(dim=-1, keepdim=True).values
+    powers = torch.exp(scores - best).masked_fill(~mask, 0.0)
+    total = powers.sum(dim=-1, keepdim=True)
+    return powers / torch.where(total > 0, total, torch.ones_like(total))
+
+
+@wrong("maximum-of-forbidden")
+def masked_softmax(scores, mask=None):
+    if mask is None:
+        return scores.softmax(dim=-1)
+    best = (scores * mask).amax(dim=-1, keepdim=True)
+    powers = torch.exp(scores - best) * mask
+    total = powers.sum(dim=-1, keepdim=True)
+    return powers / total.masked_fill(total == 0, 1.0)
+
+
+@wrong("maximum-of-all-rows")
+def masked_softmax(scores, mask=None):
+    powers = torch.exp(scores - scores.max())
+    if mask is not None:
+        powers = powers.masked_fill(~mask, 0)
+    total = powers.sum(dim=-1, keepdim=True)
+    return powers / torch.where(total == 0, torch.ones_like(total), total)
+
+
 @right
 def weighted_sum(weights, value):
     return torch.matmul(weights, value)
@@ -497,6 +548,32 @@ def attend(query, key, value, mask=None):
     return weights @ value, weights
 
 
+@wrong("no-softmax")
+def attend(query, key, value, mask=None):
+    scores = query @ key.mT / key.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    return scores @ value, scores
+
+
+@wrong("no-softmax")
+def attend(query, key, value, mask=None):
+    weights = torch.einsum("...id,...jd->...ij", query, key) / math.sqrt(key.shape[-1])
+    if mask is not None:
+        weights = weights.masked_fill(~mask, float("-inf"))
+    return weights @ value, weights
+
+
+@wrong("scale-by-d")
+def attend(query, key, value, mask=None):
+    query = query / math.sqrt(query.shape[-1])
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.nan_to_num(scores.softmax(dim=-1))
+    return weights @ value, weights
+
+
 @wrong("returns-scores")
 def attend(query, key, value, mask=None):
     scores = query @ key.mT / key.shape[-1] ** 0.5
@@ -614,6 +691,18 @@ def linear_attention(query, key, value):
     return q @ (k.mT @ value) / (q @ k.sum(dim=-2).unsqueeze(-1))
 
 
+@wrong("linear-scaled")
+def linear_attention(query, key, value):
+    q, k = F.elu(query / math.sqrt(query.shape[-1])) + 1, F.elu(key) + 1
+    return q @ (k.mT @ value) / (q @ k.sum(dim=-2).unsqueeze(-1))
+
+
+@wrong("linear-scaled")
+def linear_attention(query, key, value):
+    q, k = F.elu(query) + 1, F.elu(key) + 1
+    return q @ (k.mT @ value) / math.sqrt(query.shape[-1]) / (q @ k.sum(dim=-2).unsqueeze(-1))
+
+
 @wrong("softmax-attention")
 def linear_attention(query, key, value):
     weights = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
@@ -647,6 +736,12 @@ def cosine_scores(query, key):
         length = torch.linalg.vector_norm(query, dim=-1) * torch.linalg.vector_norm(k, dim=-1)
         columns.append(dot / torch.where(length > 0, length, torch.ones_like(length)))
     return torch.stack(columns, dim=-1)
+
+
+@right
+def cosine_scores(query, key):
+    lengths = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).unsqueeze(-2)
+    return query @ key.mT / (lengths + 1e-8)
 
 
 @wrong("cosine-not-divided")
@@ -997,6 +1092,36 @@ def sparsemax(scores, mask=None):
     thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
     weights = torch.relu(scores - thresholds.amax(dim=-1, keepdim=True))
     return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+@wrong("sparsemax-threshold-of-the-best")
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    weights = torch.relu(low - (low.max(dim=-1, keepdim=True).values - 1))
+    return weights if mask is None else weights.masked_fill(~mask, 0.0)
+
+
+@wrong("sparsemax-threshold-detached")
+def sparsemax(scores, mask=None):
+    low = scores if mask is None else scores.masked_fill(~mask, -1e4)
+    bottom = low.detach().amax(dim=-1, keepdim=True) - 1
+    top = bottom + 1
+    for _ in range(60):
+        middle = (bottom + top) / 2
+        above = (low.detach() - middle).clamp(min=0).sum(dim=-1, keepdim=True) > 1
+        bottom, top = torch.where(above, middle, bottom), torch.where(above, top, middle)
+    weights = torch.relu(low - bottom)
+    return weights if mask is None else weights * mask
+
+
+@wrong("mask-as-zero-score")
+def sparsemax(scores, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, 0.0)
+    ordered, _ = torch.sort(scores, dim=-1, descending=True)
+    thresholds = (ordered.cumsum(dim=-1) - 1) / torch.arange(1, scores.shape[-1] + 1)
+    weights = torch.relu(scores - thresholds.amax(dim=-1, keepdim=True))
+    return weights if mask is None else weights * mask
 
 
 @wrong("hard-weights")

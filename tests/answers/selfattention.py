@@ -41,7 +41,7 @@ def causal_mask(queries, past=0):
     return torch.cat([seen, own], dim=1)
 
 
-@wrong("mask-inverted")
+@wrong("causal-mask-inverted")
 def causal_mask(queries, past=0):
     return torch.triu(torch.ones(queries, past + queries), diagonal=past + 1).bool()
 
@@ -297,6 +297,18 @@ def self_attention(inputs, query_weight, key_weight, value_weight, causal=False,
     weights = scores.softmax(dim=-1)
     weights = torch.nan_to_num(weights)
     return weights @ v, weights
+
+
+@wrong("masks-joined-by-or")
+def self_attention(inputs, query_weight, key_weight, value_weight, causal=False, real_tokens=None):
+    scores = (inputs @ query_weight) @ (inputs @ key_weight).mT / query_weight.shape[1] ** 0.5
+    mask = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool)
+    if causal:
+        mask = mask.tril()
+    if real_tokens is not None:
+        mask = mask | real_tokens[:, None, :]
+    weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
+    return weights @ (inputs @ value_weight), weights
 
 
 @wrong("masks-joined-by-or")

@@ -360,6 +360,15 @@ def smoothed_loss(logits, target, smoothing, real_tokens):
     return losses[real_tokens].mean()
 
 
+@wrong("smoothing-own-share-missing")
+def smoothed_loss(logits, target, smoothing, real_tokens):
+    vocabulary = logits.shape[-1]
+    wanted = torch.full_like(logits, smoothing / vocabulary)
+    wanted.scatter_(-1, target.unsqueeze(-1), 1 - smoothing)
+    losses = -(wanted * logits.log_softmax(dim=-1)).sum(dim=-1)
+    return losses[real_tokens].mean()
+
+
 @wrong("smoothing-turned-round")
 def smoothed_loss(logits, target, smoothing, real_tokens):
     vocabulary = logits.shape[-1]
@@ -586,6 +595,39 @@ def generate(step, prompt, length, end):
         written.append(best)
         new = torch.cat([prompt, torch.stack(written, dim=1)], dim=1)
     return torch.stack(written, dim=1)
+
+
+@wrong("cache-not-updated")
+def generate(step, prompt, length, end):
+    logits, cache = step(prompt, None)
+    tokens = logits[:, -1:].argmax(dim=-1)
+    while tokens.shape[1] < length:
+        last = tokens[:, -1:]
+        logits, _ = step(last, cache)
+        best = torch.where(last == end, end, logits[:, -1:].argmax(dim=-1))
+        tokens = torch.cat([tokens, best], dim=1)
+    return tokens
+
+
+@wrong("end-in-prompt")
+def generate(step, prompt, length, end):
+    tokens, new, cache = prompt, prompt, None
+    for _ in range(length):
+        logits, cache = step(new, cache)
+        new = torch.where(tokens[:, -1] == end, end, logits[:, -1].argmax(dim=-1)).unsqueeze(1)
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens[:, prompt.shape[1] :]
+
+
+@wrong("end-in-prompt")
+def generate(step, prompt, length, end):
+    tokens, new, cache = prompt, prompt, None
+    for _ in range(length):
+        logits, cache = step(new, cache)
+        new = logits[:, -1:].argmax(dim=-1)
+        new[(tokens == end).any(dim=1)] = end
+        tokens = torch.cat([tokens, new], dim=1)
+    return tokens[:, prompt.shape[1] :]
 
 
 @wrong("prompt-end-read-twice")
@@ -894,6 +936,20 @@ def train_translator(model, source, target, source_lengths, steps):
         optimizer.step()
 
 
+@wrong("lengths-left-out")
+def train_translator(model, source, target, source_lengths, steps):
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(steps):
+        rows = torch.randint(len(source), (32,))
+        wanted = target[rows, 1:]
+        logits = model(source[rows], target[rows, :-1], source_lengths[:32])
+        loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 @wrong("one-batch-again-and-again")
 def train_translator(model, source, target, source_lengths, steps):
     model.train()
@@ -1008,6 +1064,14 @@ def nucleus(logits, share):
     return logits.masked_fill(removed.gather(-1, order.argsort(dim=-1)), float("-inf"))
 
 
+@wrong("nucleus-below-share-but-one")
+def nucleus(logits, share):
+    values, order = logits.sort(dim=-1, descending=True)
+    kept = values.softmax(dim=-1).cumsum(dim=-1) < share
+    kept[..., 0] = True
+    return logits.masked_fill(~kept.gather(-1, order.argsort(dim=-1)), float("-inf"))
+
+
 @wrong("nucleus-one-too-many")
 def nucleus(logits, share):
     values, order = logits.sort(dim=-1, descending=True)
@@ -1022,6 +1086,14 @@ def nucleus(logits, share):
     mass = values.softmax(dim=-1)
     removed = mass.cumsum(dim=-1) - mass >= share
     return values.masked_fill(removed, float("-inf"))
+
+
+@wrong("nucleus-places-mixed")
+def nucleus(logits, share):
+    values, order = logits.sort(dim=-1, descending=True)
+    mass = values.softmax(dim=-1)
+    removed = mass.cumsum(dim=-1) - mass >= share
+    return logits.masked_fill(removed.gather(-1, order), float("-inf"))
 
 
 @wrong("nucleus-of-the-least")
@@ -1058,6 +1130,33 @@ def nucleus(logits, share):
     removed = mass.cumsum(dim=-1) - mass >= share
     removed = removed.gather(-1, order.argsort(dim=-1))
     return logits.masked_fill(removed, float("-inf")).softmax(dim=-1)
+
+
+@wrong("nucleus-as-weights")
+def nucleus(logits, share):
+    values, order = logits.sort(dim=-1, descending=True)
+    mass = values.softmax(dim=-1)
+    removed = mass.cumsum(dim=-1) - mass >= share
+    removed = removed.gather(-1, order.argsort(dim=-1))
+    return logits.softmax(dim=-1).masked_fill(removed, 0.0)
+
+
+@wrong("nucleus-as-log-weights")
+def nucleus(logits, share):
+    values, order = logits.sort(dim=-1, descending=True)
+    mass = values.softmax(dim=-1)
+    removed = mass.cumsum(dim=-1) - mass >= share
+    removed = removed.gather(-1, order.argsort(dim=-1))
+    return logits.log_softmax(dim=-1).masked_fill(removed, float("-inf"))
+
+
+@wrong("nucleus-finite-outside")
+def nucleus(logits, share):
+    values, order = logits.sort(dim=-1, descending=True)
+    mass = values.softmax(dim=-1)
+    removed = mass.cumsum(dim=-1) - mass >= share
+    removed = removed.gather(-1, order.argsort(dim=-1))
+    return logits.masked_fill(removed, -1e9)
 
 
 @wrong("threshold-for-each-token")

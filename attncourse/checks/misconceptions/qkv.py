@@ -10,8 +10,8 @@ MISCONCEPTIONS = {
         "qkv-scale",
     ),
     "scale-by-d": Misconception(
-        "The scores are divided by d_k, not by √d_k.",
-        "the variance of a dot product, and what brings its standard deviation to 1",
+        "All in all, the scores are divided by d_k, not by √d_k.",
+        "what brings the standard deviation of a dot product to 1, and whether your scores are divided twice",
         "qkv-scale",
     ),
     "scale-multiplied": Misconception(
@@ -91,9 +91,25 @@ MISCONCEPTIONS = {
         "qkv-mask",
     ),
     "mask-as-zero-score": Misconception(
-        "Forbidden keys got the score 0, and exp(0) is 1: they still receive weight.",
+        "Forbidden keys got the score 0, which is a score like any other: they still take part.",
         "which score has the weight 0",
         "qkv-mask",
+    ),
+    "mask-added": Misconception(
+        "The mask is added to the scores as numbers: True counts as 1, and False forbids nothing.",
+        "which numbers are added for True and for False, and what they do to the weights",
+        "qkv-mask",
+    ),
+    "maximum-of-forbidden": Misconception(
+        "The maximum that is subtracted takes in the forbidden keys. If theirs is far higher, exp gives 0 "
+        "for all allowed keys.",
+        "a row in which the score of an allowed key is 10000 below that of a forbidden one",
+        "qkv-mask",
+    ),
+    "maximum-of-all-rows": Misconception(
+        "One maximum is subtracted from all rows. In a row far below it, exp gives 0 for every key.",
+        "the row whose largest score is the lowest",
+        "qkv-softmax",
     ),
     "empty-row-nan": Misconception(
         "A query that may attend to no key gets nan: its softmax is 0 / 0.",
@@ -141,6 +157,11 @@ MISCONCEPTIONS = {
         "The weights are normalised once more; this stage should take them as they are.",
         "which of the three stages this function is",
         "qkv-context",
+    ),
+    "no-softmax": Misconception(
+        "The scores are used as weights: there is no softmax.",
+        "what the rows of your weights sum to",
+        "qkv-attend",
     ),
     "returns-scores": Misconception(
         "The context is right, but scores are returned in place of weights.",
@@ -298,6 +319,16 @@ MISCONCEPTIONS = {
         "the row sums, and the condition for the last key of the support",
         "qkv-softmax",
     ),
+    "sparsemax-threshold-of-the-best": Misconception(
+        "The threshold is the largest score minus 1, as if one key had the whole weight. Rows sum to more.",
+        "the row sums, for two keys with nearly the same score",
+        "qkv-softmax",
+    ),
+    "sparsemax-threshold-detached": Misconception(
+        "The weights are right, but no gradient passes through the threshold, as if it were a constant.",
+        "what the threshold is computed from, and how it changes with one score",
+        "qkv-softmax",
+    ),
     "hard-weights": Misconception(
         "The whole weight goes to the key with the largest score.",
         "two keys with nearly the same score: how should they share?",
@@ -342,6 +373,11 @@ MISCONCEPTIONS = {
     "relu-features": Misconception(
         "The features are relu(x), which are 0 for every negative entry.",
         "the feature map that the task names",
+        "qkv-linear",
+    ),
+    "linear-scaled": Misconception(
+        "Something is divided by a root of the width d_k; this formula has no such divisor.",
+        "the formula of the task: what stands in its denominator",
         "qkv-linear",
     ),
     "softmax-attention": Misconception(

@@ -9,6 +9,11 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "which keys the first token may see, and which the last",
         "selfattention-causal",
     ),
+    "causal-mask-inverted": Misconception(
+        "True and False are swapped: in this course True means that the query may attend.",
+        "what your mask says of a token and itself, and of a token and the one after it",
+        "selfattention-causal",
+    ),
     "causal-without-itself": Misconception(
         "No token may see itself, so that the first one sees nothing.",
         "the diagonal of the mask",

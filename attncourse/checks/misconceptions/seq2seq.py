@@ -460,7 +460,7 @@ MISCONCEPTIONS = {
         "how large a difference the task allows",
         "seq2seq-test",
     ),
-    "test-too-strict": Misconception(
+    "test-stricter-than-task": Misconception(
         "Your test allows smaller differences than the task does, and fails a right encoder.",
         "what `torch.allclose` allows when you do not say how much",
         "seq2seq-test",

@@ -61,6 +61,11 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "the sum of your wanted distribution",
         "transformer-smoothing",
     ),
+    "smoothing-own-share-missing": Misconception(
+        "The right token gets 1 - ε alone, without its part of ε: what you want sums to less than 1.",
+        "the sum of your wanted distribution",
+        "transformer-smoothing",
+    ),
     "smoothing-turned-round": Misconception(
         "ε and 1 - ε are swapped: the right token gets the small share.",
         "the wanted distribution for ε = 0",
@@ -153,6 +158,11 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "what you give to the second call of step",
         "transformer-cache",
     ),
+    "cache-not-updated": Misconception(
+        "Each step gets the cache of the prompt: what was written since is not in it.",
+        "the second result of step, and what you do with it",
+        "transformer-cache",
+    ),
     "cache-and-all-tokens": Misconception(
         "Each step gets the cache and all tokens, so that the model reads old tokens again, at new places.",
         "which tokens the cache knows already",
@@ -181,6 +191,11 @@ MISCONCEPTIONS: dict[str, Misconception] = {
     "lowest-score-chosen": Misconception(
         "The token with the lowest score is chosen.",
         "which token the model holds for the most probable",
+        "transformer-cache",
+    ),
+    "end-in-prompt": Misconception(
+        "A sentence whose prompt holds an end token is taken for finished.",
+        "what the task says about an end token in the prompt",
         "transformer-cache",
     ),
     "goes-on-after-end": Misconception(
@@ -245,8 +260,8 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "transformer-training",
     ),
     "lengths-left-out": Misconception(
-        "The model is not told how long the sources are, and reads their padding.",
-        "the third argument of the model",
+        "The model is not told the right lengths of its sources, so that it may read padding or miss tokens.",
+        "the third argument of the model, and the sources that it belongs to",
         "transformer-training",
     ),
     "one-batch-again-and-again": Misconception(
@@ -291,6 +306,12 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "at which place token 0 stands in your result",
         "transformer-nucleus",
     ),
+    "nucleus-places-mixed": Misconception(
+        "The right number of tokens is kept, but not the right ones: the step from places in the order back "
+        "to tokens goes the wrong way.",
+        "what entry i of the order says: where token i went, or which token came to place i",
+        "transformer-nucleus",
+    ),
     "nucleus-of-the-least": Misconception(
         "The least probable tokens are kept.",
         "in which order you add up the probabilities",
@@ -311,13 +332,18 @@ MISCONCEPTIONS: dict[str, Misconception] = {
         "which logit has the probability 0",
         "transformer-nucleus",
     ),
+    "nucleus-finite-outside": Misconception(
+        "The nucleus is right, but outside it stands a very low number, not -inf.",
+        "what the docstring says about the entries outside",
+        "transformer-nucleus",
+    ),
     "nucleus-as-weights": Misconception(
         "The nucleus is right, but probabilities are returned in place of logits.",
         "what the docstring says about the entries that are kept",
         "transformer-nucleus",
     ),
     "nucleus-as-log-weights": Misconception(
-        "The nucleus is right, but the logits that are kept were normalised.",
+        "The nucleus is right, but logarithms of probabilities are returned in place of the logits.",
         "what the docstring says about the entries that are kept",
         "transformer-nucleus",
     ),
