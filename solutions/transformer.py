@@ -158,7 +158,7 @@ check_decoder_block(decoder_block, seed=2, dtype=torch.float64)
 # $$ -\sum_v q_v \log p_v, \qquad p = \mathrm{softmax}(\mathrm{logits}) $$
 #
 # The loss of a batch is the mean over its real tokens: each counts the same, and padding counts nothing. It has to work for large logits, too. At least
-# one token is real.
+# one token is real. `F.cross_entropy` and `nn.CrossEntropyLoss` are the whole answer, so they are not allowed here.
 
 
 # %% nbgrader={"grade": false, "grade_id": "smoothed_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
