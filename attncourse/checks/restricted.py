@@ -883,13 +883,19 @@ LAYER_COSTS = Task(
         ),
         ("path-n-over-w", _costs(path=lambda layer, n, d, w: _far(layer, math.ceil(n / w), n, w))),
         ("path-n-over-w", _costs(path=lambda layer, n, d, w: _far(layer, math.ceil((n - 1) / w), n, w))),
-        ("path-one-too-many", _costs(path=lambda layer, n, d, w: _far(layer, math.ceil(n / (w - 1)), n, w))),
-        ("path-rounded-down", _costs(path=lambda layer, n, d, w: _far(layer, (n - 1) // (w - 1), n, w))),
+        (
+            "path-one-too-many",
+            _costs(path=lambda layer, n, d, w: _far(layer, math.ceil(n / max(w - 1, 1)), n, w)),
+        ),
         (
             "path-rounded-down",
-            _costs(path=lambda layer, n, d, w: _far(layer, max(1, (n - 1) // (w - 1)), n, w)),
+            _costs(path=lambda layer, n, d, w: _far(layer, (n - 1) // max(w - 1, 1), n, w)),
         ),
-        ("path-not-rounded", _costs(path=lambda layer, n, d, w: _far(layer, (n - 1) / (w - 1), n, w))),
+        (
+            "path-rounded-down",
+            _costs(path=lambda layer, n, d, w: _far(layer, max(1, (n - 1) // max(w - 1, 1)), n, w)),
+        ),
+        ("path-not-rounded", _costs(path=lambda layer, n, d, w: _far(layer, (n - 1) / max(w - 1, 1), n, w))),
         ("path-of-dilation", _costs(path=lambda layer, n, d, w: _far(layer, _log_path(n, w), n, w))),
         ("path-one-for-all", _costs(path=lambda layer, n, d, w: n if layer == "recurrent" else 1)),
     ),
