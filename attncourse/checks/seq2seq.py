@@ -592,9 +592,9 @@ def _log_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
     return -logits.softmax(-1).gather(2, targets.unsqueeze(2)).squeeze(2).log()
 
 
-def _with_epsilon(epsilon: float) -> Callable:
+def _with_epsilon(epsilon: float, join: Callable) -> Callable:
     def losses(logits: Tensor, targets: Tensor) -> Tensor:
-        return -(logits.softmax(-1).gather(2, targets.unsqueeze(2)).squeeze(2) + epsilon).log()
+        return -join(logits.softmax(-1).gather(2, targets.unsqueeze(2)).squeeze(2), epsilon).log()
 
     return losses
 
@@ -894,8 +894,9 @@ TOKEN_LOSS = Task(
         ("log-of-softmax", _loss(losses=_log_of_softmax)),
         ("log-of-softmax", _loss(losses=_log_of_softmax, reduce=lambda losses, real: losses[real].mean())),
         *(
-            ("log-with-epsilon", _loss(losses=_with_epsilon(epsilon)))
+            ("log-with-epsilon", _loss(losses=_with_epsilon(epsilon, join)))
             for epsilon in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
+            for join in (torch.Tensor.add, torch.Tensor.clamp)
         ),
         ("perplexity-for-loss", lambda *inputs: _loss()(*inputs).exp()),
     ),
