@@ -182,6 +182,7 @@ def _generate_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[
         normal(generator, torch.float64, *shape) for shape in ((vocabulary, width), (width, vocabulary))
     )
     readings = []
+    never = torch.tensor([1000.0] + [0.0] * (vocabulary - 1))  # token 0 is not written, and so is not `end`
 
     def step(tokens: Tensor, state: tuple[Tensor, int] | None) -> tuple[Tensor, tuple[Tensor, int]]:
         """Reads tokens after those of the state. The scores depend on all tokens, and on their places."""
@@ -193,7 +194,7 @@ def _generate_cases(generator: torch.Generator, dtype: torch.dtype) -> Iterator[
         for token in tokens.T:
             memory = 0.8 * memory.roll(1, -1) + table[token] * (1 + 0.3 * (place % 5))
             place += 1
-            logits.append(memory @ readout)
+            logits.append(memory @ readout - never)
         return torch.stack(logits, 1), (memory, place)
 
     def call(generate: Callable, step: Callable, prompt: Tensor, length: int, end: int) -> tuple:
