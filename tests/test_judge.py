@@ -1,5 +1,7 @@
 """The judge on small tasks of its own: kinds of inputs and outputs that the set `qkv` does not have."""
 
+import warnings
+
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
@@ -111,6 +113,23 @@ def test_lent_functions_look_the_same_and_are_not_held_against_the_learner():
     assert "causal_mask belongs to the course's library" in failure(
         a_task, lambda x, step: step(x) + 0 * library.causal_mask(3).float()
     )
+
+
+def test_only_the_learners_own_warnings_are_shown(capsys):
+    def warns(x):
+        warnings.warn("of the lent function", stacklevel=2)
+        return 2 * x
+
+    def learner(x, step):
+        warnings.warn("of the learner", stacklevel=2)
+        return step(x)
+
+    for call in (None, lambda fn, x, step: fn(x, step)):
+        checking(task([Case("one", {"x": torch.ones(2), "step": warns}, call=call)], lambda x, step: 2 * x))(
+            learner
+        )
+        out = capsys.readouterr().out
+        assert "UserWarning: of the learner" in out and "lent" not in out
 
 
 def test_modules_of_the_library_that_a_task_builds_on_may_be_used():

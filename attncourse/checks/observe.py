@@ -131,11 +131,7 @@ def observe(
             result = None
     torch.set_default_dtype(default)
     outcome.shortcut = watch.found
-    warned = (
-        f"{warning.category.__name__}: {warning.message}"
-        for warning in warned
-        if not warning.filename.startswith(str(Path(__file__).parent))  # our own
-    )
+    warned = (f"{warning.category.__name__}: {warning.message}" for warning in warned)
     outcome.printed = "\n".join([output.getvalue(), *warned])
     if outcome.problem is None:
         outcome.values, outcome.problem = _outputs(outputs, result)
@@ -252,7 +248,9 @@ class _Watch(TorchFunctionMode):
         def lent(*args: object, **kwargs: object) -> object:
             before, self.away = self.away, away
             try:
-                return function(*args, **kwargs)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore" if away else "always")
+                    return function(*args, **kwargs)
             finally:
                 self.away = before
 
