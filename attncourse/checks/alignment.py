@@ -8,7 +8,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attncourse.checks.judge import Task, checking
-from attncourse.checks.materials import FUSED_ATTENTION, INFINITY, normal, sizes
+from attncourse.checks.materials import (
+    FUSED_ATTENTION,
+    INFINITY,
+    normal,
+    sizes,
+    softmax,
+    softmax_additive,
+    softmax_billion,
+    softmax_exp,
+    softmax_in_place,
+    softmax_late,
+    softmax_low,
+)
 from attncourse.checks.observe import Case
 
 BATCH = 3  # no number of materials.SIZES
@@ -345,15 +357,17 @@ def _mask(scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, lengths: Tensor, mask: Callable = _mask) -> Tensor:
-    """Does the right thing, as a piece of versions that are wrong elsewhere."""
-    allowed = mask(scores, lengths)
-    empty = ~allowed.any(1, keepdim=True)
-    return scores.masked_fill(~(allowed | empty), -INFINITY).softmax(1) * ~empty
+    return softmax(scores, mask(scores, lengths))
 
 
 def _softmax_with(mask: Callable) -> Callable:
     """Builds the softmax with a wrong mask."""
     return lambda scores, lengths: _softmax(scores, lengths, mask)
+
+
+def _masking(wrong: Callable) -> Callable:
+    """Lets a wrong softmax with a mask serve lengths."""
+    return lambda scores, lengths: wrong(scores, _mask(scores, lengths))
 
 
 def _softmax_of_batch(scores: Tensor, lengths: Tensor) -> Tensor:
@@ -363,38 +377,6 @@ def _softmax_of_batch(scores: Tensor, lengths: Tensor) -> Tensor:
 def _softmax_of_all(scores: Tensor, lengths: Tensor) -> Tensor:
     masked = scores.masked_fill(~_mask(scores, lengths), -INFINITY)
     return masked.flatten().softmax(0).view_as(scores)
-
-
-def _softmax_late(scores: Tensor, lengths: Tensor) -> Tensor:
-    weights = scores.softmax(1) * _mask(scores, lengths)
-    total = weights.sum(1, keepdim=True)
-    return weights / total.masked_fill(total == 0, 1.0)
-
-
-def _softmax_additive(scores: Tensor, lengths: Tensor) -> Tensor:
-    bias = torch.zeros_like(scores).masked_fill(~_mask(scores, lengths), -INFINITY)
-    return (scores + bias).softmax(1).nan_to_num(0.0)
-
-
-def _softmax_exp(scores: Tensor, lengths: Tensor) -> Tensor:
-    powers = scores.exp() * _mask(scores, lengths)
-    total = powers.sum(1, keepdim=True)
-    return powers / total.masked_fill(total == 0, 1.0)
-
-
-def _softmax_low(scores: Tensor, lengths: Tensor) -> Tensor:
-    return scores.masked_fill(~_mask(scores, lengths), torch.finfo(scores.dtype).min).softmax(1)
-
-
-def _softmax_billion(scores: Tensor, lengths: Tensor) -> Tensor:
-    mask = _mask(scores, lengths)
-    return scores.masked_fill(~mask, -1e9).softmax(1) * mask.any(1, keepdim=True)
-
-
-def _softmax_in_place(scores: Tensor, lengths: Tensor) -> Tensor:
-    weights = _softmax(scores, lengths)
-    scores.masked_fill_(~_mask(scores, lengths), -INFINITY)
-    return weights
 
 
 def _softmax_columns(scores: Tensor, lengths: Tensor) -> Tensor:
@@ -423,8 +405,8 @@ WRONG_MASKS: tuple[tuple[str, Callable], ...] = (
         "empty-row-nan",
         lambda scores, lengths: scores.masked_fill(~_mask(scores, lengths), -INFINITY).softmax(1),
     ),
-    ("empty-row-uniform", _softmax_low),
-    ("empty-row-nan-gradient", _softmax_additive),
+    ("empty-row-uniform", _masking(softmax_low)),
+    ("empty-row-nan-gradient", _masking(softmax_additive)),
     ("softmax-over-batch", _softmax_of_batch),
     ("softmax-over-all", _softmax_of_all),
 )
@@ -661,13 +643,13 @@ PADDED_SOFTMAX = Task(
     cases=_softmax_cases,
     wrong=(
         *WRONG_MASKS,
-        ("renormalised-late", _softmax_late),
+        ("renormalised-late", _masking(softmax_late)),
         ("mask-transposed", _softmax_columns),
         ("lengths-against-positions", _softmax_diagonal),
-        ("half-overflow", _softmax_billion),
-        ("exp-overflow", _softmax_exp),
+        ("half-overflow", _masking(softmax_billion)),
+        ("exp-overflow", _masking(softmax_exp)),
         ("log-weights", lambda scores, lengths: _softmax(scores, lengths).log()),
-        ("changes-inputs", _softmax_in_place),
+        ("changes-inputs", _masking(softmax_in_place)),
     ),
     shortcuts=FUSED_ATTENTION,
     builds_on=frozenset({"masks"}),

@@ -55,6 +55,50 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return masked(scores, mask | empty).softmax(-1) * ~empty
 
 
+# Wrong versions of the softmax that several sets meet.
+
+
+def softmax_additive(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Adds -inf, and removes the nan too late for the gradient."""
+    bias = torch.zeros(()) if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -INFINITY)
+    return (scores + bias.to(scores.dtype)).softmax(-1).nan_to_num(0.0)
+
+
+def softmax_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Overflows for large scores."""
+    powers = scores.exp() if mask is None else scores.exp() * mask
+    total = powers.sum(-1, keepdim=True)
+    return powers / total.masked_fill(total == 0, 1.0)
+
+
+def softmax_low(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Fills with a finite score: rows without keys become uniform."""
+    low = torch.finfo(scores.dtype).min
+    return (scores if mask is None else scores.masked_fill(~mask, low)).softmax(-1)
+
+
+def softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Fills with a score that half precision does not have."""
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -1e9).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+def softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Changes the scores that it was given."""
+    weights = softmax(scores, mask)
+    if mask is not None:
+        scores.masked_fill_(~mask, -INFINITY)
+    return weights
+
+
+def softmax_late(scores: Tensor, mask: Tensor) -> Tensor:
+    """Masks after the softmax, and divides by what is left."""
+    weights = scores.softmax(-1) * mask
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
 def over_batches(oracle: Callable) -> Callable:
     """Lets an oracle for matrices without batch axes serve inputs that have them.
 

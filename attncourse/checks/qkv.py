@@ -11,7 +11,6 @@ from attncourse.checks.judge import Task, checking
 from attncourse.checks.materials import (
     BATCHES,
     FUSED_ATTENTION,
-    INFINITY,
     masked,
     normal,
     over_batches,
@@ -19,6 +18,11 @@ from attncourse.checks.materials import (
     scaled_scores,
     sizes,
     softmax,
+    softmax_additive,
+    softmax_billion,
+    softmax_exp,
+    softmax_in_place,
+    softmax_low,
 )
 from attncourse.checks.observe import Case
 
@@ -321,31 +325,9 @@ def _softmax_after(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return scores.softmax(-1) if mask is None else scores.softmax(-1) * mask
 
 
-def _softmax_additive(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    bias = torch.zeros(()) if mask is None else torch.zeros(mask.shape).masked_fill(~mask, -INFINITY)
-    return (scores + bias.to(scores.dtype)).softmax(-1).nan_to_num(0.0)
-
-
-def _softmax_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    powers = scores.exp() if mask is None else scores.exp() * mask
-    total = powers.sum(-1, keepdim=True)
-    return powers / total.masked_fill(total == 0, 1.0)
-
-
 def _softmax_without_exp(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = scores if mask is None else scores * mask
     return scores / scores.sum(-1, keepdim=True)
-
-
-def _softmax_low(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    low = torch.finfo(scores.dtype).min
-    return (scores if mask is None else scores.masked_fill(~mask, low)).softmax(-1)
-
-
-def _softmax_billion(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    if mask is None:
-        return scores.softmax(-1)
-    return scores.masked_fill(~mask, -1e9).softmax(-1) * mask.any(-1, keepdim=True)
 
 
 def _softmax_added_mask(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -384,13 +366,6 @@ def _top_of_zeros(scores: Tensor, mask: Tensor | None) -> Tensor:
     return (scores if mask is None else scores * mask).amax(-1, keepdim=True)
 
 
-def _softmax_in_place(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    weights = softmax(scores, mask)
-    if mask is not None:
-        scores.masked_fill_(~mask, -INFINITY)
-    return weights
-
-
 WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
     ("softmax-over-queries", lambda scores, mask=None: masked(scores, mask).softmax(-2)),
     ("mask-ignored", lambda scores, mask=None: scores.softmax(-1)),
@@ -398,10 +373,10 @@ WRONG_WEIGHTS: tuple[tuple[str, Callable], ...] = (
     ("mask-after-softmax", lambda scores, mask=None: scores.softmax(-1) * (1 if mask is None else mask)),
     ("mask-as-zero-score", lambda scores, mask=None: (scores * (1 if mask is None else mask)).softmax(-1)),
     ("empty-row-nan", lambda scores, mask=None: masked(scores, mask).softmax(-1)),
-    ("empty-row-uniform", _softmax_low),
-    ("empty-row-nan-gradient", _softmax_additive),
-    ("half-overflow", _softmax_billion),
-    ("exp-overflow", _softmax_exp),
+    ("empty-row-uniform", softmax_low),
+    ("empty-row-nan-gradient", softmax_additive),
+    ("half-overflow", softmax_billion),
+    ("exp-overflow", softmax_exp),
     ("axis-from-the-front", lambda scores, mask=None: masked(scores, mask).softmax(1).nan_to_num()),
     ("no-exponential", _softmax_without_exp),
 )
@@ -559,7 +534,7 @@ MASKED_SOFTMAX = Task(
             lambda scores, mask=None: masked(scores, mask).flatten(-2).softmax(-1).view_as(scores),
         ),
         ("log-weights", lambda scores, mask=None: masked(scores, mask).log_softmax(-1)),
-        ("changes-inputs", _softmax_in_place),
+        ("changes-inputs", softmax_in_place),
         ("mask-added", _softmax_added_mask),
         (
             "mask-as-zero-score",
@@ -680,7 +655,7 @@ SOFTMAX_WITH_TEMPERATURE = Task(
         ("axis-from-the-front", lambda scores, temperature: (scores / temperature).softmax(1)),
         ("softmax-over-all", lambda s, temperature: (s / temperature).flatten(-2).softmax(-1).view_as(s)),
         ("log-weights", lambda scores, temperature: (scores / temperature).log_softmax(-1)),
-        ("exp-overflow", lambda scores, temperature: _softmax_exp(scores / temperature)),
+        ("exp-overflow", lambda scores, temperature: softmax_exp(scores / temperature)),
         ("no-exponential", lambda scores, temperature: _softmax_without_exp(scores / temperature)),
     ),
 )

@@ -17,6 +17,9 @@ from attncourse.checks.materials import (
     over_batches,
     sizes,
     softmax,
+    softmax_additive,
+    softmax_exp,
+    softmax_late,
 )
 from attncourse.checks.observe import Case
 
@@ -514,23 +517,6 @@ def _distance(scores: Tensor, shift: float = 0.0) -> Tensor:
     return torch.arange(source) - torch.arange(targets).unsqueeze(-1) - shift
 
 
-def _softmax_exp(scores: Tensor, seen: Tensor) -> Tensor:
-    powers = scores.exp() * seen
-    total = powers.sum(-1, keepdim=True)
-    return powers / total.masked_fill(total == 0, 1.0)
-
-
-def _softmax_late(scores: Tensor, seen: Tensor) -> Tensor:
-    weights = scores.softmax(-1) * seen
-    total = weights.sum(-1, keepdim=True)
-    return weights / total.masked_fill(total == 0, 1.0)
-
-
-def _softmax_additive(scores: Tensor, seen: Tensor) -> Tensor:
-    bias = torch.zeros_like(scores).masked_fill(~seen, -INFINITY)
-    return (scores + bias).softmax(-1).nan_to_num(0.0)
-
-
 # What the softmax over a window is replaced by.
 WRONG_SOFTMAX: tuple[tuple[str, Callable], ...] = (
     ("window-after-softmax", lambda scores, seen: scores.softmax(-1) * seen),
@@ -538,8 +524,8 @@ WRONG_SOFTMAX: tuple[tuple[str, Callable], ...] = (
     ("window-inverted", lambda scores, seen: softmax(scores, ~seen)),
     ("empty-window-nan", lambda scores, seen: scores.masked_fill(~seen, -INFINITY).softmax(-1)),
     ("empty-window-uniform", lambda scores, seen: scores.masked_fill(~seen, -1e9).softmax(-1)),
-    ("empty-window-nan-gradient", _softmax_additive),
-    ("exp-overflow", _softmax_exp),
+    ("empty-window-nan-gradient", softmax_additive),
+    ("exp-overflow", softmax_exp),
 )
 
 
@@ -769,7 +755,7 @@ LOCAL_M_WEIGHTS = Task(
                 scores.masked_fill(_distance(scores).abs() > radius, -INFINITY).softmax(-2).nan_to_num(0)
             ),
         ),
-        ("window-scaled-up-late", _local_m(normalise=_softmax_late)),
+        ("window-scaled-up-late", _local_m(normalise=softmax_late)),
     ),
     shortcuts=FUSED_ATTENTION,
     builds_on=frozenset({"qkv", "alignment"}),
